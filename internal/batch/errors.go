@@ -1,0 +1,59 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"holdfast/internal/lease"
+)
+
+// What the ports answer beside success. Each is a decision for the caller;
+// everything else is trouble of the moment and may be retried.
+var (
+	// ErrNotFound: no such item or object (or not for this tenant).
+	ErrNotFound = errors.New("not found")
+	// ErrExists: an insert-if-absent found the name taken.
+	ErrExists = errors.New("exists already")
+	// ErrChanged: the object is no longer the one that was pinned, or the store
+	// could not prove that it answered with the bytes asked for.
+	ErrChanged = errors.New("object changed since it was named")
+	// ErrStatus: the batch is not in a status that this transition leaves. The
+	// transition may have been made by somebody else; read again.
+	ErrStatus = errors.New("batch is not in a status that allows this")
+	// ErrOver: the part is done or sealed; nothing is left to do but to report.
+	ErrOver = errors.New("part is over")
+	// ErrDead: the part is dead and waits for a redrive.
+	ErrDead = errors.New("part is dead")
+	// ErrExhausted: the part is pending but has had its attempts.
+	ErrExhausted = errors.New("part has had its attempts")
+	// ErrEmpty: the queue has nothing to receive now.
+	ErrEmpty = errors.New("queue is empty")
+)
+
+// HeldError is lease.ErrHeld with what a caller needs to come back or to
+// steal: until when the lease runs, by the holder's clock, and the version
+// seen.
+type HeldError struct {
+	Until time.Time
+	Ver   int64
+}
+
+// Error says until when the part is held.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("%v until %s", lease.ErrHeld, e.Until.UTC().Format(time.RFC3339Nano))
+}
+
+// Unwrap makes errors.Is(err, lease.ErrHeld) true.
+func (e *HeldError) Unwrap() error { return lease.ErrHeld }
+
+// What a Model answers when there was no HTTP reply to keep. A reply with any
+// status is not an error.
+var (
+	// ErrTimeout: the line's timeout passed, or the server's answer stalled.
+	ErrTimeout = errors.New("request timed out")
+	// ErrUnreachable: no connection, or it broke before the reply was whole.
+	ErrUnreachable = errors.New("upstream unreachable")
+	// ErrReplyTooLarge: the reply exceeds the configured bound; not retried.
+	ErrReplyTooLarge = errors.New("reply too large")
+)
