@@ -1,0 +1,138 @@
+package config
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Variables that name deployed things.
+const (
+	EnvTable           = "HOLDFAST_TABLE"
+	EnvInputsBucket    = "HOLDFAST_INPUTS_BUCKET"
+	EnvResultsBucket   = "HOLDFAST_RESULTS_BUCKET"
+	EnvWorkQueueURL    = "HOLDFAST_WORK_QUEUE_URL"
+	EnvStateMachineARN = "HOLDFAST_STATE_MACHINE_ARN"
+	EnvUpstreamURL     = "HOLDFAST_UPSTREAM_URL"
+	EnvUpstreamSecret  = "HOLDFAST_UPSTREAM_SECRET"
+	EnvUpstreamKey     = "HOLDFAST_UPSTREAM_KEY"
+)
+
+// Resources are the deployed things a program talks to. Only those its [Role]
+// needs are set.
+type Resources struct {
+	Table           string
+	InputsBucket    string
+	ResultsBucket   string
+	WorkQueueURL    string
+	StateMachineARN string
+	Upstream        Upstream
+}
+
+// Upstream is the OpenAI-compatible service that answers the lines.
+type Upstream struct {
+	URL    string // base URL without /v1 and without a closing slash
+	Secret string // name of the Secrets Manager secret with the bearer token, or empty
+	Key    string // the token itself, local use only, or empty; never logged
+}
+
+// Role is a program and the resources it needs, by variable. The infra app hands
+// a function exactly these.
+type Role struct {
+	Name     string
+	Required []string
+	Optional []string
+}
+
+// Programs and what each of them needs.
+var (
+	API         = Role{Name: "api", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvStateMachineARN}}
+	Plan        = Role{Name: "plan", Required: []string{EnvTable, EnvInputsBucket}}
+	Work        = Role{Name: "work", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvWorkQueueURL, EnvUpstreamURL}, Optional: []string{EnvUpstreamSecret, EnvUpstreamKey}}
+	Finish      = Role{Name: "finish", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket}}
+	CommandLine = Role{Name: "holdfast", Required: []string{EnvTable}}
+
+	// Deploy is the infra app at synth: everything else comes from the stack.
+	Deploy = Role{Name: "deploy", Required: []string{EnvUpstreamURL}, Optional: []string{EnvUpstreamSecret, EnvUpstreamKey}}
+)
+
+// Needs reports whether the role reads this variable.
+func (r Role) Needs(variable string) bool {
+	return slices.Contains(r.Required, variable) || slices.Contains(r.Optional, variable)
+}
+
+// ParseResources reads the variables that the role needs. The error joins one
+// [*Fault] for each that is missing or malformed; values never hold a key.
+func ParseResources(getenv func(string) string, role Role) (Resources, error) {
+	var (
+		res    Resources
+		faults []error
+	)
+	for _, v := range []struct {
+		name    string
+		to      *string
+		allowed string
+		ok      func(string) bool
+	}{
+		{EnvTable, &res.Table, "the name of the table", plainName},
+		{EnvInputsBucket, &res.InputsBucket, "the name of the inputs bucket", plainName},
+		{EnvResultsBucket, &res.ResultsBucket, "the name of the results bucket", plainName},
+		{EnvWorkQueueURL, &res.WorkQueueURL, "the URL of the work queue", httpURL},
+		{EnvStateMachineARN, &res.StateMachineARN, "the ARN of the state machine", stateMachine},
+		{EnvUpstreamURL, &res.Upstream.URL, "the http(s) base URL of an OpenAI-compatible service, without /v1", baseURL},
+		{EnvUpstreamSecret, &res.Upstream.Secret, "the name of a Secrets Manager secret", secretName},
+		{EnvUpstreamKey, &res.Upstream.Key, "a bearer token without spaces", bearerToken},
+	} {
+		if !role.Needs(v.name) {
+			continue
+		}
+		value := getenv(v.name)
+		switch {
+		case value == "" && slices.Contains(role.Required, v.name):
+			faults = append(faults, &Fault{Name: v.name, Allowed: v.allowed + " (needed by " + role.Name + ")"})
+		case value == "":
+		case !v.ok(value):
+			if v.name == EnvUpstreamKey {
+				value = "(hidden)"
+			}
+			faults = append(faults, &Fault{Name: v.name, Value: value, Allowed: v.allowed})
+		default:
+			*v.to = value
+		}
+	}
+	res.Upstream.URL = strings.TrimSuffix(res.Upstream.URL, "/")
+	if res.Upstream.Secret != "" && res.Upstream.Key != "" {
+		faults = append(faults, &BrokenRelation{
+			Values: EnvUpstreamSecret + ", " + EnvUpstreamKey,
+			Rule:   "only one of them may be set",
+			Why:    "nobody could tell which token is sent",
+		})
+	}
+	return res, errors.Join(faults...)
+}
+
+func plainName(s string) bool { return !strings.ContainsAny(s, " \t\r\n/") }
+
+func bearerToken(s string) bool { return !strings.ContainsAny(s, " \t\r\n") }
+
+// secretName refuses an ARN: the grant is by name, so that it can be written
+// down before the secret exists.
+func secretName(s string) bool {
+	return !strings.ContainsAny(s, " \t\r\n*?") && !strings.HasPrefix(s, "arn:")
+}
+
+func stateMachine(s string) bool {
+	return strings.HasPrefix(s, "arn:") && strings.Contains(s, ":stateMachine:")
+}
+
+func httpURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+func baseURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && httpURL(s) && u.User == nil && u.RawQuery == "" && u.Fragment == "" &&
+		!strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/v1")
+}

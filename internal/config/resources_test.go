@@ -1,0 +1,92 @@
+package config
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+var everything = map[string]string{
+	EnvTable: "t", EnvInputsBucket: "in", EnvResultsBucket: "out",
+	EnvWorkQueueURL:    "https://sqs.eu-west-1.amazonaws.com/1/q",
+	EnvStateMachineARN: "arn:aws:states:eu-west-1:1:stateMachine:m",
+	EnvUpstreamURL:     "https://models.example.com/",
+	EnvUpstreamSecret:  "holdfast/upstream",
+}
+
+func TestResourcesByRole(t *testing.T) {
+	for _, role := range []Role{API, Plan, Work, Finish, CommandLine, Deploy} {
+		if _, err := ParseResources(env(everything), role); err != nil {
+			t.Errorf("%s: %v", role.Name, err)
+		}
+		for _, name := range role.Required {
+			without := maps.Clone(everything)
+			delete(without, name)
+			_, err := ParseResources(env(without), role)
+			if err == nil || !strings.Contains(err.Error(), name+" is missing") || !strings.Contains(err.Error(), role.Name) {
+				t.Errorf("%s without %s: %v", role.Name, name, err)
+			}
+		}
+		_, err := ParseResources(env(nil), role)
+		if values, _ := faults(t, err); len(values) != len(role.Required) {
+			t.Errorf("%s with nothing: %d faults, want %d", role.Name, len(values), len(role.Required))
+		}
+	}
+}
+
+// A function is handed only what it needs, so the rest stays empty even where
+// the variable is there.
+func TestResourcesOfOthersStayEmpty(t *testing.T) {
+	got, err := ParseResources(env(everything), Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Resources{Table: "t", InputsBucket: "in"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	got, err = ParseResources(env(everything), Work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Upstream != (Upstream{URL: "https://models.example.com", Secret: "holdfast/upstream"}) || got.StateMachineARN != "" {
+		t.Errorf("work got %+v", got)
+	}
+}
+
+func TestResourcesRefuse(t *testing.T) {
+	for _, c := range []struct{ name, value string }{
+		{EnvTable, "a table"},
+		{EnvWorkQueueURL, "q"},
+		{EnvStateMachineARN, "m"},
+		{EnvUpstreamURL, "models.example.com"},
+		{EnvUpstreamURL, "ftp://models.example.com"},
+		{EnvUpstreamURL, "https://models.example.com/v1"},
+		{EnvUpstreamURL, "https://models.example.com/v1/"},
+		{EnvUpstreamURL, "https://user:word@models.example.com"},
+		{EnvUpstreamURL, "https://models.example.com?a=b"},
+		{EnvUpstreamSecret, "holdfast/*"},
+		{EnvUpstreamSecret, "arn:aws:secretsmanager:eu-west-1:1:secret:s"},
+	} {
+		vars := maps.Clone(everything)
+		vars[c.name] = c.value
+		all := Role{Name: "all", Required: []string{EnvTable, EnvWorkQueueURL, EnvStateMachineARN, EnvUpstreamURL}, Optional: []string{EnvUpstreamSecret, EnvUpstreamKey}}
+		_, err := ParseResources(env(vars), all)
+		if err == nil || !strings.Contains(err.Error(), c.name+"="+c.value) {
+			t.Errorf("%s=%s: %v", c.name, c.value, err)
+		}
+	}
+}
+
+func TestUpstreamKeyIsNeverPrinted(t *testing.T) {
+	vars := maps.Clone(everything)
+	vars[EnvUpstreamKey] = "sk very secret"
+	_, err := ParseResources(env(vars), Work)
+	if err == nil || strings.Contains(err.Error(), "secret sk") || strings.Contains(err.Error(), "very") {
+		t.Errorf("error %v", err)
+	}
+	vars[EnvUpstreamKey] = "sk-fine"
+	_, err = ParseResources(env(vars), Work)
+	if err == nil || strings.Contains(err.Error(), "sk-fine") || !strings.Contains(err.Error(), "only one of them") {
+		t.Errorf("secret and key together: %v", err)
+	}
+}

@@ -1,0 +1,155 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// Settings are the effective values of the table. Field comments give units;
+// bounds, defaults and reasons are in the table (holdfast config prints it).
+type Settings struct {
+	FileLines int   // requests a file
+	FileBytes int64 // bytes a file
+	LineBytes int64 // bytes an input line, without its line end
+	Nesting   int   // levels of JSON
+	// ReplyBytes is the largest body of an upstream reply that is kept.
+	ReplyBytes int64
+	// DirectBytes is the largest file that POST /v1/files takes.
+	DirectBytes int64
+
+	PartLines       int           // P, requests a part
+	CheckpointLines int           // C, results that force a checkpoint
+	CheckpointEvery time.Duration // the longest a finished result waits for a checkpoint
+	CheckpointBytes int64         // bytes of results that force a checkpoint
+
+	Concurrency    int // K, requests in flight in one worker
+	MaxConcurrency int // work functions running at once
+	WorkMemory     int // MB of the work function
+
+	Lease     time.Duration // whole seconds
+	Heartbeat time.Duration // a quarter of Lease unless set
+	Skew      time.Duration // how far two clocks may differ before a live lease is stolen
+
+	LineTimeout     time.Duration // one request, one try
+	FunctionTimeout time.Duration // whole seconds
+	Margin          time.Duration // kept free at the end of a function's life
+	LineTries       int           // tries a line, the first one included
+	RetryBudget     time.Duration // waiting a line may spend between its tries
+	LongWait        time.Duration // a longer wait hands the part over instead
+
+	MaxAttempts int           // claims in a row without progress that mark a part dead
+	DeadGrace   time.Duration // how long a dead part waits for a redrive
+	Drain       time.Duration // how long a cancelled batch waits for its workers
+
+	Receives  int           // receives that move a message to the dead-letter queue
+	Retention time.Duration // life of a message, whole seconds
+
+	WaitHeartbeat time.Duration // of the workflow's wait for a part, whole seconds
+	WaitTimeout   time.Duration // of the same, whole seconds
+
+	FileExpiry time.Duration // life of a file nobody gave an expiry
+	Endpoints  []string      // paths a batch may name
+	Windows    []string      // completion windows a batch may name, as sent on the wire
+}
+
+// Default returns the settings of an empty environment.
+func Default() Settings {
+	s, err := Parse(func(string) string { return "" })
+	if err != nil {
+		// The table contradicts itself; its own test says so first.
+		panic(err)
+	}
+	return s
+}
+
+// Parse reads every setting through getenv (os.Getenv, usually). The error joins
+// one [*Fault] for each value that is malformed or out of bounds and one
+// [*BrokenRelation] for each relation that doesn't hold; the settings are usable
+// only without one.
+func Parse(getenv func(string) string) (Settings, error) {
+	var (
+		s         Settings
+		faults    []error
+		malformed = map[string]bool{}
+	)
+	for _, r := range table {
+		raw := getenv(r.name)
+		if raw == "" {
+			r.setDefault(&s)
+			continue
+		}
+		fault, ok := r.parse(raw, &s)
+		if fault != nil {
+			faults = append(faults, fault)
+		}
+		malformed[r.name] = !ok
+	}
+	// A value that is merely out of bounds still takes part in its relations: the
+	// person who set it learns everything at once. A malformed one has no value.
+	for _, rel := range relations {
+		if slices.ContainsFunc(rel.between, func(name string) bool { return malformed[name] }) {
+			continue
+		}
+		if !rel.holds(s) {
+			faults = append(faults, broken(rel, s))
+		}
+	}
+	return s, errors.Join(faults...)
+}
+
+// Window returns how long a batch with this completion window may take; false
+// when the window, compared letter by letter, is none of the configured ones.
+func (s Settings) Window(name string) (time.Duration, bool) {
+	if !slices.Contains(s.Windows, name) {
+		return 0, false
+	}
+	d, err := time.ParseDuration(name)
+	return d, err == nil
+}
+
+// LongestWindow returns the longest configured completion window.
+func (s Settings) LongestWindow() time.Duration {
+	var longest time.Duration
+	for _, name := range s.Windows {
+		if d, err := time.ParseDuration(name); err == nil {
+			longest = max(longest, d)
+		}
+	}
+	return longest
+}
+
+// InFlight is the most requests that a model ever sees at once: work functions
+// times requests in flight in each. It is printed at deploy.
+func (s Settings) InFlight() int { return s.MaxConcurrency * s.Concurrency }
+
+// Env returns every setting as an environment variable. Parse of it gives s
+// again.
+func (s Settings) Env() map[string]string {
+	env := make(map[string]string, len(table))
+	for _, r := range table {
+		env[r.name] = r.value(s)
+	}
+	return env
+}
+
+// Row is one line of the printed table. Values are formatted as the variable
+// takes them; Floor and Ceiling of a list bound its elements.
+type Row struct {
+	Name    string `json:"name"`
+	Unit    string `json:"unit"`
+	Value   string `json:"value"`
+	Default string `json:"default"`
+	Floor   string `json:"floor"`
+	Ceiling string `json:"ceiling"`
+	Why     string `json:"why"`
+}
+
+// Rows returns the table in its own order with the values of s.
+func Rows(s Settings) []Row {
+	rows := make([]Row, 0, len(table))
+	for _, r := range table {
+		rows = append(rows, r.row(s))
+	}
+	return rows
+}
