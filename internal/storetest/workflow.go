@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"holdfast/internal/batch"
+)
+
+// RunWorkflow runs the suite of batch.Workflow. The executions that it starts
+// are of batches that don't exist.
+func RunWorkflow(t *testing.T, open func(T) batch.Workflow) {
+	t.Helper()
+	run(t, WorkflowCases(), open)
+}
+
+// WorkflowCases is the suite of batch.Workflow. That a report reaches who waits
+// for it takes a task token, and so a running workflow: it is not here.
+func WorkflowCases() []Case[batch.Workflow] {
+	return []Case[batch.Workflow]{
+		{"start/again with the same input is success", startSame},
+		{"start/a name taken with another input", startTaken},
+		{"start/many at once are one", startAtOnce},
+		{"report/a token that nobody knows", reportUnknown},
+		{"a context that is over", workflowInterrupted},
+	}
+}
+
+func startSame(t T, w batch.Workflow) {
+	k := key(0)
+	for range 3 {
+		succeeds(t, "start", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
+	}
+	succeeds(t, "start under another name", w.Start(t.Context(), k.Batch+"-finish-7", k.Tenant, k.Batch))
+}
+
+func startTaken(t T, w batch.Workflow) {
+	k, other := key(0), key(0)
+	succeeds(t, "start", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
+	for range 2 {
+		refuses(t, "start for another batch", w.Start(t.Context(), k.Batch, k.Tenant, other.Batch), batch.ErrExists)
+		refuses(t, "start for another tenant", w.Start(t.Context(), k.Batch, other.Tenant, k.Batch), batch.ErrExists)
+	}
+	succeeds(t, "start again", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
+}
+
+func startAtOnce(t T, w batch.Workflow) {
+	k := key(0)
+	for _, err := range race(8, func(int) error { return w.Start(t.Context(), k.Batch, k.Tenant, k.Batch) }) {
+		succeeds(t, "start", err)
+	}
+}
+
+func reportUnknown(t T, w batch.Workflow) {
+	for _, token := range []string{"AQDEAAAAKgAAAAMAAAAAAAAAAX" + unique(), task, ""} {
+		succeeds(t, "report", w.Report(t.Context(), token))
+	}
+}
+
+func workflowInterrupted(t T, w batch.Workflow) {
+	k := key(0)
+	interrupts(t, map[string]func(context.Context) error{
+		"Start":  func(ctx context.Context) error { return w.Start(ctx, k.Batch, k.Tenant, k.Batch) },
+		"Report": func(ctx context.Context) error { return w.Report(ctx, task) },
+	})
+}
