@@ -1,0 +1,226 @@
+package batch
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// ErrConservation says that the chunks of a part, or the parts of a batch, do not
+// hold every line exactly once. It is a bug or a damaged object, and no retry
+// mends it: nothing is closed, and everything is kept for whoever looks.
+var ErrConservation = errors.New("results do not hold every line exactly once")
+
+// ConservationError is ErrConservation with what is at fault.
+type ConservationError struct {
+	PartKey
+	Line  int64  // batch-wide, from 0; -1 where it concerns no single line
+	Chunk string // key of the object at fault; "" where it concerns none
+	What  string
+}
+
+// Error names the part, and the line and the chunk if they are known.
+func (e *ConservationError) Error() string {
+	s := fmt.Sprintf("%v: part %d: %s", ErrConservation, e.N, e.What)
+	if e.Line >= 0 {
+		s += fmt.Sprintf(", line %d", e.Line)
+	}
+	if e.Chunk != "" {
+		s += ", chunk " + e.Chunk
+	}
+	return s
+}
+
+// Unwrap makes errors.Is(err, ErrConservation) true.
+func (e *ConservationError) Unwrap() error { return ErrConservation }
+
+// Merge reads the chunks of a part that is over as streams and hands their
+// records to emit in the order of lines. It proves that every line of the part
+// occurs exactly once and that each chunk is what its checkpoint said (size,
+// sum, records of either kind); otherwise the error is a [*ConservationError].
+// The proof of a sum ends with the chunk's last byte, so what was emitted counts
+// only once Merge has returned nil.
+//
+// A record is valid until emit returns. Memory holds one record, however large
+// it is, and a small buffer for each chunk.
+func Merge(ctx context.Context, objects Objects, bucket string, p Part, emit func(Record) error) error {
+	fault := func(line int64, chunk, what string) error {
+		return &ConservationError{PartKey: p.PartKey, Line: line, Chunk: chunk, What: what}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open, err := openChunks(ctx, objects, bucket, p)
+	defer func() {
+		for _, c := range open {
+			c.src.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	next, end := p.FirstLine, p.FirstLine+int64(p.Lines)
+	var scratch []byte
+	for {
+		// A chunk that has ended was proven, and stays behind as line = ended.
+		c := &chunkReader{line: ended}
+		if len(open) > 0 {
+			c = slices.MinFunc(open, func(a, b *chunkReader) int { return cmp.Compare(a.line, b.line) })
+		}
+		switch {
+		case c.line == ended && next == end:
+			return nil
+		case c.line == ended, c.line > next && next < end && c.line < end:
+			return fault(next, "", "a line has no result")
+		case c.line < p.FirstLine, c.line >= end:
+			return fault(c.line, c.chunk.Key, "a result is for a line of another part")
+		case c.line < next:
+			return fault(c.line, c.chunk.Key, "a line has two results")
+		}
+		rec, err := c.take(&scratch)
+		if err == nil {
+			err = emit(rec)
+			if err != nil {
+				return err
+			}
+			err = c.advance()
+		}
+		if err != nil {
+			return c.fail(p.PartKey, err)
+		}
+		next++
+	}
+}
+
+// ended is the line of a chunk without another record: behind every other.
+const ended = int64(^uint64(0) >> 1)
+
+// chunkReader reads one chunk's records, and keeps count for its proof.
+type chunkReader struct {
+	chunk     Chunk
+	src       *stream
+	sum       func() []byte // SHA-256 of what was read
+	buf       *bufio.Reader
+	line      int64 // of the record that comes next
+	oks, errs int   // records taken
+}
+
+// Chunks are opened so many at a time: opening is a round trip, and a part
+// has from a handful to some hundreds.
+const opensAtOnce = 16
+
+// openChunks opens every chunk of the part and looks at its first line. The
+// readers are there for closing even with an error.
+func openChunks(ctx context.Context, objects Objects, bucket string, p Part) ([]*chunkReader, error) {
+	readers := make([]*chunkReader, len(p.Chunks))
+	// Together about 2 MiB, however many there are, until they are very many.
+	size := min(64<<10, max(4<<10, (2<<20)/max(1, len(p.Chunks))))
+	for i, c := range p.Chunks {
+		// No ETag: a chunk's key is its writer's alone, and its sum is the proof.
+		src := newStream(ctx, objects, Object{Bucket: bucket, Key: c.Key, Bytes: c.Bytes}, 0, c.Bytes)
+		sum := sha256.New()
+		readers[i] = &chunkReader{chunk: c, line: -1, src: src,
+			sum: func() []byte { return sum.Sum(nil) },
+			buf: bufio.NewReaderSize(io.TeeReader(src, sum), size)}
+	}
+	var (
+		wg   sync.WaitGroup
+		errs = make([]error, len(readers))
+		slot = make(chan struct{}, opensAtOnce)
+	)
+	for i, r := range readers {
+		slot <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slot }()
+			if err := r.advance(); err != nil {
+				errs[i] = r.fail(p.PartKey, err)
+			}
+		})
+	}
+	wg.Wait()
+	return readers, errors.Join(errs...)
+}
+
+// fail wraps what went wrong with the chunk: faults of its content, or that it
+// isn't there, are ErrConservation; others stay what they are.
+func (c *chunkReader) fail(key PartKey, err error) error {
+	if errors.Is(err, ErrRecord) || errors.Is(err, ErrNotFound) {
+		return &ConservationError{PartKey: key, Line: -1, Chunk: c.chunk.Key, What: err.Error()}
+	}
+	return fmt.Errorf("merge part %d: %w", key.N, err)
+}
+
+// advance looks at the number of the next record, without taking it, or proves
+// the chunk if there is none. An ErrRecord says that the chunk is not what its
+// checkpoint said.
+func (c *chunkReader) advance() error {
+	const longest = len("9223372036854775807\t")
+	head, err := c.buf.Peek(longest)
+	switch {
+	case err != nil && err != io.EOF: // the stream never wraps its own end
+		return err
+	case len(head) == 0:
+		return c.prove()
+	}
+	digits, _, ok := bytes.Cut(head, []byte("\t"))
+	line, err := strconv.ParseInt(string(digits), 10, 64)
+	if !ok || err != nil || line < 0 || line == ended {
+		return fmt.Errorf("%w: no line number after line %d", ErrRecord, c.line)
+	}
+	if line <= c.line {
+		return fmt.Errorf("%w: line %d after line %d", ErrRecord, line, c.line)
+	}
+	c.line = line
+	return nil
+}
+
+// take reads the record that advance looked at. One that is longer than the
+// buffer is put together in scratch.
+func (c *chunkReader) take(scratch *[]byte) (Record, error) {
+	b, err := c.buf.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		long := (*scratch)[:0]
+		for err == bufio.ErrBufferFull {
+			long = append(long, b...)
+			b, err = c.buf.ReadSlice('\n')
+		}
+		b = append(long, b...)
+		*scratch = b
+	}
+	if err == io.EOF {
+		return Record{}, fmt.Errorf("%w: line %d has no end", ErrRecord, c.line)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	rec, err := ParseRecord(b)
+	if err != nil {
+		return Record{}, err
+	}
+	if rec.OK {
+		c.oks++
+	} else {
+		c.errs++
+	}
+	return rec, nil
+}
+
+// prove compares a chunk that was read to its end with what its checkpoint said.
+func (c *chunkReader) prove() error {
+	c.line = ended
+	if c.oks != c.chunk.OK || c.errs != c.chunk.Err || c.oks+c.errs != c.chunk.N {
+		return fmt.Errorf("%w: it holds %d + %d records, not %d + %d", ErrRecord, c.oks, c.errs, c.chunk.OK, c.chunk.Err)
+	}
+	if got := hex.EncodeToString(c.sum()); got != c.chunk.Sum {
+		return fmt.Errorf("%w: its SHA-256 is %s, not %s", ErrRecord, got, c.chunk.Sum)
+	}
+	return nil
+}
