@@ -1,0 +1,132 @@
+package batch
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"holdfast/internal/openai"
+)
+
+// answer is what one try of a line brought.
+type answer struct {
+	verdict verdict
+	wait    time.Duration
+	result  result // when settled
+	err     error  // the line isn't a request: the input is not what was planned
+}
+
+// result is a line's record in its stored form.
+type result struct {
+	index int
+	ok    bool
+	bytes []byte
+}
+
+// replay sends a line once, on behalf of the batch's submitter, and turns what
+// comes back into a verdict and, if that is final, a record. It runs beside the
+// loop and owns ln while it does; it uses only what of the hand is fixed by the
+// claim.
+func (h *hand) replay(ctx context.Context, b Batch, ln *line) answer {
+	o := &h.s.r.o
+	if !ln.parsed {
+		req, bad := openai.ParseLine(ln.raw, openai.Expect{Endpoint: b.Endpoint, Nesting: maxNesting})
+		if bad != nil {
+			return answer{err: fmt.Errorf("%w: line %d: %s", errUnreadable, ln.number, bad.Code)}
+		}
+		ln.req, ln.parsed = req, true
+	}
+	ln.tries++
+	call := Call{
+		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Submitter: b.Submitter,
+		Line: h.part.FirstLine + int64(ln.index), Endpoint: b.Endpoint, Body: ln.req.Body, Try: ln.tries,
+	}
+	callCtx, cancel := context.WithTimeout(ctx, o.LineTimeout)
+	reply, err := h.s.r.Model.Call(callCtx, call)
+	if err != nil && callCtx.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: after %s", ErrTimeout, o.LineTimeout)
+	}
+	cancel()
+	if ctx.Err() != nil {
+		return answer{verdict: again} // nobody looks at it: the claim is over
+	}
+	v, wait := o.judge(ln, reply, err)
+	if v != settled {
+		return answer{verdict: v, wait: wait}
+	}
+	return answer{result: h.record(call, ln, reply, err)}
+}
+
+// record makes the record of a line's last try: the result for the person, and
+// the receipt that says on whose behalf and how the line was replayed.
+func (h *hand) record(c Call, ln *line, reply Reply, err error) result {
+	id := openai.RequestResultID(c.Batch, ln.number)
+	receipt := Receipt{
+		Time:        time.Now().UTC(),
+		Tenant:      c.Tenant,
+		Batch:       c.Batch,
+		Line:        c.Line,
+		CustomID:    ln.req.RawCustomID,
+		OnBehalfOf:  c.Submitter,
+		Worker:      h.claim.Token,
+		Attempt:     ln.tries,
+		Model:       ln.req.Model,
+		RequestHash: sumOf(c.Body),
+	}
+	var res openai.ResultLine
+	if err == nil {
+		receipt.Status = reply.Status
+		receipt.ReplyHash = sumOf(reply.Body)
+		if usage, ok := openai.ParseUsage(reply.Body); ok {
+			receipt.Usage = &usage
+		}
+		res = openai.Reply(id, ln.req.RawCustomID, openai.Response{
+			StatusCode: reply.Status, RequestID: reply.RequestID, Body: reply.Body,
+		})
+	} else {
+		res = openai.NoReply(id, ln.req.RawCustomID, failureCode(err))
+	}
+	rec := Record{
+		Line:    c.Line,
+		OK:      res.OK(),
+		Receipt: receipt.encode(),
+		Result:  bytes.TrimSuffix(res.Append(make([]byte, 0, len(reply.Body)+256)), []byte("\n")),
+	}
+	stored := rec.Append(make([]byte, 0, len(rec.Receipt)+len(rec.Result)+32))
+	return result{index: ln.index, ok: rec.OK, bytes: stored}
+}
+
+// failureCode names what happened to a line that has no reply.
+func failureCode(err error) string {
+	switch {
+	case errors.Is(err, ErrReplyTooLarge):
+		return openai.CodeResponseTooLarge
+	case errors.Is(err, ErrTimeout):
+		return openai.CodeRequestTimeout
+	default:
+		return openai.CodeUpstreamUnreachable
+	}
+}
+
+// encode writes the receipt on one line, its custom_id byte for byte: an encoder
+// left to itself would escape what HTML minds.
+func (r Receipt) encode() []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		// Only a custom_id that is no JSON could do this, and it was parsed.
+		panic(fmt.Sprintf("batch: encode receipt: %v", err))
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+func sumOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
