@@ -1,0 +1,228 @@
+package dynamo
+
+import (
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
+
+	"holdfast/internal/batch"
+	"holdfast/internal/lease"
+)
+
+// One function per row of the design's table of conditions, in its order. Each
+// says what must hold and what the write then does. Only rows that something
+// calls are here.
+
+// c5Claim takes a pending part. Attempts that ran out don't count while the part
+// has a suspect: that line is dealt with first, whatever the attempts.
+func c5Claim(k key, tok lease.Token, taskToken string, maxAttempts int, until time.Time) write {
+	return write{
+		when: is("state", batch.Pending).
+			And(name("attempts").LessThan(value(maxAttempts)).Or(name("suspect").AttributeExists())),
+		then: due(k, until, next()).
+			Set(name("state"), value(batch.Leased)).
+			Set(name("owner"), value(tok)).
+			Set(name("attempts"), name("attempts").Plus(value(1))).
+			Set(name("lease_until"), value(millis(until))).
+			Set(name("task_token"), value(taskToken)),
+	}
+}
+
+// owned is what every write of a part's holder asks for. Why both halves:
+//
+//  1. A worker stalls, its lease lapses, another claim replaces owner: the
+//     stalled worker's write fails on owner.
+//  2. A worker finishes; its own late heartbeat, sent before, arrives after:
+//     owner is still its own, and only state keeps the part done.
+func owned(tok lease.Token) expression.ConditionBuilder {
+	return is("state", batch.Leased).And(is("owner", tok))
+}
+
+// c7Heartbeat prolongs a lease. due stays where it is: the index is refreshed by
+// checkpoints, so that heartbeats cost one write and not three.
+func c7Heartbeat(tok lease.Token, until time.Time) write {
+	return write{
+		when: owned(tok),
+		then: next().Set(name("lease_until"), value(millis(until))),
+	}
+}
+
+// c8Checkpoint makes a chunk count. processed_lines=:from stops this:
+//
+//  1. A worker writes checkpoint 0 → 100; the call fails, its fate unknown.
+//  2. It repeats the call and is answered: 100 lines, one chunk.
+//  3. The first call was only late. It lands, and would append the chunk again.
+func c8Checkpoint(k key, tok lease.Token, c batch.Checkpoint, until time.Time) write {
+	return write{
+		when: owned(tok).And(is("processed_lines", c.From)),
+		then: due(k, until, next()).
+			Set(name("processed_lines"), value(c.To)).
+			Set(name("done_lines"), value([]byte(c.Done))).
+			Set(name("chunks"), name("chunks").ListAppend(value([]chunkItem{chunkItem(c.Chunk)}))).
+			Set(name("attempts"), value(0)).
+			Set(name("lease_until"), value(millis(until))).
+			Remove(name("suspect")),
+	}
+}
+
+// c9Finish marks a part done: only with every line committed.
+func c9Finish(tok lease.Token, lines int) write {
+	return write{
+		when: owned(tok).And(is("processed_lines", lines)),
+		then: notDue(next()).Set(name("state"), value(batch.Done)),
+	}
+}
+
+// c10HandOver gives a part back in good order.
+func c10HandOver(k key, tok lease.Token, attempts int, at time.Time) write {
+	return write{
+		when: owned(tok),
+		then: released(k, at).Set(name("attempts"), value(attempts)),
+	}
+}
+
+// c10fFail gives a part back after a failure; its attempts stay.
+func c10fFail(k key, tok lease.Token, reason string, at time.Time) write {
+	return write{
+		when: owned(tok),
+		then: released(k, at).Set(name("last_error"), value(reason)),
+	}
+}
+
+// c15Create inserts a batch.
+func c15Create() expression.ConditionBuilder { return absent() }
+
+// c15Start moves a validated batch on.
+func c15Start(s batch.Started, now time.Time) write {
+	return write{
+		when: is("status", batch.Validating),
+		then: next().
+			Set(name("status"), value(batch.InProgress)).
+			Set(name("in_progress_at"), value(millis(now))).
+			Set(name("parts"), value(s.Parts)).
+			Set(name("lines"), value(s.Lines)).
+			Set(name("model"), value(s.Model)),
+	}
+}
+
+// c15Refuse ends a batch whose input won't do.
+func c15Refuse(errs []errorItem, now time.Time) write {
+	return write{
+		when: is("status", batch.Validating),
+		then: notDue(next()).
+			Set(name("status"), value(batch.Failed)).
+			Set(name("ended_at"), value(millis(now))).
+			Set(name("errors"), value(errs)),
+	}
+}
+
+// c15End decides how a batch ends, once: completed only from in_progress, the
+// others from before that too.
+func c15End(ending batch.Status, now time.Time) write {
+	from := is("status", batch.InProgress)
+	if ending != batch.Completed {
+		from = name("status").In(value(batch.Validating), value(batch.InProgress))
+	}
+	return write{
+		when: from.And(name("ending").AttributeNotExists()),
+		then: next().
+			Set(name("ending"), value(ending)).
+			Set(name("ending_at"), value(millis(now))),
+	}
+}
+
+// c15Finalize takes the right to assemble: the first time, or from a holder that
+// lapsed. C6 compares the ver that a thief has read; here reading and robbing are
+// one write, so that nothing can come between them:
+//
+//  1. Two thieves see a lapsed holder. The first one's write moves
+//     finalizer_until, and the second finds a live holder.
+//  2. The holder was only slow and prolongs, or closes: a thief's write finds
+//     finalizer_until moved, or the status terminal.
+func c15Finalize(tok lease.Token, until, cut, now time.Time) write {
+	return write{
+		when: is("status", batch.InProgress).And(name("ending").AttributeExists()).
+			Or(is("status", batch.Finalizing).And(name("finalizer_until").LessThan(value(millis(cut))))),
+		then: next().
+			Set(name("status"), value(batch.Finalizing)).
+			Set(name("finalizing_at"), name("finalizing_at").IfNotExists(value(millis(now)))).
+			Set(name("finalizer"), value(tok)).
+			Set(name("finalizer_until"), value(millis(until))),
+	}
+}
+
+// c15Hold prolongs that right.
+func c15Hold(tok lease.Token, until time.Time) write {
+	return write{
+		when: finalizing(tok),
+		then: next().Set(name("finalizer_until"), value(millis(until))),
+	}
+}
+
+// c16Close makes the ending the status. The ending is taken from the item
+// itself, so that nobody has to read it first.
+func c16Close(tok lease.Token, c batch.Closed, now time.Time) write {
+	u := notDue(next()).
+		Set(name("status"), name("ending")).
+		Set(name("ended_at"), value(millis(now))).
+		Set(name("counts"), value(countsItem(c.Counts))).
+		Set(name("usage"), value(newUsageItem(c.Usage)))
+	if c.OutputFileID != "" {
+		u = u.Set(name("output_file_id"), value(c.OutputFileID))
+	}
+	if c.ErrorFileID != "" {
+		u = u.Set(name("error_file_id"), value(c.ErrorFileID))
+	}
+	return write{when: finalizing(tok), then: u}
+}
+
+// c17Plan inserts a part.
+func c17Plan() expression.ConditionBuilder { return absent() }
+
+// insertFile and insertKey are the inserts that have no number in the table
+// ("every other write").
+
+func insertFile() expression.ConditionBuilder { return absent() }
+
+func insertKey() expression.ConditionBuilder { return absent() }
+
+// What the rows are made of.
+
+func name(n string) expression.NameBuilder { return expression.Name(n) }
+
+func value(v any) expression.ValueBuilder { return expression.Value(v) }
+
+func is(n string, v any) expression.ConditionBuilder { return name(n).Equal(value(v)) }
+
+func absent() expression.ConditionBuilder { return name(attrPK).AttributeNotExists() }
+
+func finalizing(tok lease.Token) expression.ConditionBuilder {
+	return is("status", batch.Finalizing).And(is("finalizer", tok))
+}
+
+// next begins every update: ver is one higher at every write.
+func next() expression.UpdateBuilder {
+	return expression.Set(name("ver"), name("ver").Plus(value(1)))
+}
+
+// due puts the item into the due index at a time, or moves it there.
+func due(k key, at time.Time, u expression.UpdateBuilder) expression.UpdateBuilder {
+	return u.Set(name(attrDuePK), value(k.shard())).Set(name(attrDueAt), value(millis(at)))
+}
+
+// notDue takes the item out of the due index.
+func notDue(u expression.UpdateBuilder) expression.UpdateBuilder {
+	return u.Remove(name(attrDuePK)).Remove(name(attrDueAt))
+}
+
+// released makes a part pending, due at a time (zero: never).
+func released(k key, at time.Time) expression.UpdateBuilder {
+	u := due(k, at, next())
+	if at.IsZero() {
+		u = notDue(next())
+	}
+	return u.
+		Set(name("state"), value(batch.Pending)).
+		Remove(name("owner")).
+		Remove(name("lease_until"))
+}

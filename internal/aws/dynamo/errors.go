@@ -1,0 +1,50 @@
+package dynamo
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"holdfast/internal/batch"
+)
+
+// ErrFormat: an item's format version is not one that this program reads. Only
+// deploying the version that wrote it helps.
+var ErrFormat = errors.New("item of another format version")
+
+// FormatError is ErrFormat with the item at fault.
+type FormatError struct {
+	PK, SK string
+	V      int // as stored; 0: none
+}
+
+// Error says which item has which version, and what would be read.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("%v: %s %s has v=%d, this program reads 1 to %d", ErrFormat, e.PK, e.SK, e.V, batch.FormatVersion)
+}
+
+// Unwrap makes errors.Is(err, ErrFormat) true.
+func (e *FormatError) Unwrap() error { return ErrFormat }
+
+// refusal returns the item that a write found when its condition failed (nil:
+// there was none) and true; false for every other error.
+func refusal(err error) (attributes, bool) {
+	e, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
+	if !ok {
+		return nil, false
+	}
+	return e.Item, true
+}
+
+func batchErr(op, tenant, id string, err error) error {
+	return fmt.Errorf("%s batch %s/%s: %w", op, tenant, id, err)
+}
+
+func partErr(op string, k batch.PartKey, err error) error {
+	return fmt.Errorf("%s part %s/%s/%d: %w", op, k.Tenant, k.Batch, k.N, err)
+}
+
+func fileErr(op, tenant, id string, err error) error {
+	return fmt.Errorf("%s file %s/%s: %w", op, tenant, id, err)
+}

@@ -1,0 +1,94 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"holdfast/internal/access"
+	"holdfast/internal/batch"
+	"holdfast/internal/lease"
+)
+
+// twice sends every write a second time and gives that answer: what the SDK does
+// when the first one's was lost.
+type twice struct{ Client }
+
+func (c twice) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	if out, err := c.Client.PutItem(ctx, in, o...); err != nil {
+		return out, err
+	}
+	return c.Client.PutItem(ctx, in, o...)
+}
+
+func (c twice) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if out, err := c.Client.UpdateItem(ctx, in, o...); err != nil {
+		return out, err
+	}
+	return c.Client.UpdateItem(ctx, in, o...)
+}
+
+// TestLostAnswers takes a batch through its life while every answer is lost
+// once. What a port recognises as its own write is success and took effect
+// once; Create, HandOver and Fail say what they say to anybody.
+func TestLostAnswers(t *testing.T) {
+	client, name := newTable(t)
+	s, ctx := New(twice{client}, name), t.Context()
+	b, p := aBatch("acme"), aPart("acme", 0)
+	c := batch.Claim{PartKey: p.PartKey, Token: lease.NewToken()}
+	tok := lease.NewToken()
+	check := batch.Checkpoint{To: 2, Done: batch.Bitmap{3}, Chunk: batch.Chunk{Key: "k", N: 2, OK: 2}}
+	f := batch.File{Tenant: "acme", ID: "file-1", CreatedAt: start, ExpiresAt: start}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want error
+	}{
+		{"Files.Put", func() error { return s.Files.Put(ctx, f) }, nil},
+		{"Keys.Put", func() error {
+			return s.Keys.Put(ctx, access.Key{Hash: "h", Tenant: "acme", Scopes: []access.Scope{access.Read, access.Admin}, CreatedAt: start})
+		}, nil},
+		{"Batches.Create", func() error { return s.Batches.Create(ctx, b) }, batch.ErrExists},
+		{"Parts.Insert", func() error { return s.Parts.Insert(ctx, []batch.Part{p}) }, nil},
+		{"Batches.Start", func() error {
+			return errOf(s.Batches.Start(ctx, b.Tenant, b.ID, batch.Started{Parts: 1, Lines: 2, Model: "m"}, start))
+		}, nil},
+		{"Claims.Claim", func() error {
+			got, err := s.Claims.Claim(ctx, c, "token", 3, start, start)
+			if got.Attempts != 1 || got.Owner != c.Token {
+				t.Errorf("claimed %+v", got)
+			}
+			return err
+		}, nil},
+		{"Claims.Fail", func() error { return s.Claims.Fail(ctx, c, "why", start, start) }, lease.ErrLost},
+		{"Claims.Claim", func() error { return errOf(s.Claims.Claim(ctx, c, "token", 3, start, start)) }, nil},
+		{"Claims.HandOver", func() error { return s.Claims.HandOver(ctx, c, 0, start, start) }, lease.ErrLost},
+		{"Claims.Claim", func() error { return errOf(s.Claims.Claim(ctx, c, "token", 3, start, start)) }, nil},
+		{"Claims.Heartbeat", func() error { return s.Claims.Heartbeat(ctx, c, start, start) }, nil},
+		{"Claims.Checkpoint", func() error { return s.Claims.Checkpoint(ctx, c, check, start, start) }, nil},
+		{"Claims.Finish", func() error { return s.Claims.Finish(ctx, c, 2, start) }, nil},
+		{"Endings.End", func() error { return errOf(s.Endings.End(ctx, b.Tenant, b.ID, batch.Completed, start)) }, nil},
+		{"Endings.Finalize", func() error { return errOf(s.Endings.Finalize(ctx, b.Tenant, b.ID, tok, start, start, start)) }, nil},
+		{"Endings.Hold", func() error { return s.Endings.Hold(ctx, b.Tenant, b.ID, tok, start, start) }, nil},
+		{"Endings.Close", func() error { return errOf(s.Endings.Close(ctx, b.Tenant, b.ID, tok, batch.Closed{}, start)) }, nil},
+	} {
+		if err := step.do(); !errors.Is(err, step.want) {
+			t.Fatalf("%s: %v, want %v", step.name, err, step.want)
+		}
+	}
+	got := must(s.Parts.Get(ctx, p.PartKey))(t)
+	if got.State != batch.Done || got.Processed != 2 || len(got.Chunks) != 1 {
+		t.Errorf("part %+v: want it done with one chunk", got)
+	}
+	if b := must(s.Batches.Get(ctx, b.Tenant, b.ID))(t); b.Status != batch.Completed || b.Finalizer != tok {
+		t.Errorf("batch %+v", b)
+	}
+
+	b.ID = "batch_2"
+	if err := s.Batches.Create(ctx, b); !errors.Is(err, batch.ErrExists) {
+		t.Errorf("create: %v", err)
+	}
+	must(s.Batches.Refuse(ctx, b.Tenant, b.ID, nil, start))(t)
+}

@@ -1,0 +1,84 @@
+package dynamo
+
+import (
+	"context"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"holdfast/internal/access"
+	"holdfast/internal/batch"
+	"holdfast/internal/storetest"
+)
+
+// TestSuites runs every suite of a port that this package implements.
+func TestSuites(t *testing.T) {
+	client, name := newTable(t)
+	s, r := New(client, name), raw{client, name}
+	t.Run("Batches", func(t *testing.T) {
+		storetest.RunBatches(t, func(storetest.T) storetest.BatchesPorts { return batchesPorts(r, s) })
+	})
+	t.Run("Endings", func(t *testing.T) {
+		storetest.RunEndings(t, func(storetest.T) storetest.EndingsPorts { return endingsPorts(r, s) })
+	})
+	t.Run("Parts", func(t *testing.T) {
+		storetest.RunParts(t, func(storetest.T) storetest.PartsPorts { return partsPorts(r, s) })
+	})
+	t.Run("Claims", func(t *testing.T) {
+		storetest.RunClaims(t, func(storetest.T) storetest.ClaimsPorts { return claimsPorts(r, s) })
+	})
+	t.Run("Files", func(t *testing.T) { storetest.RunFiles(t, func(storetest.T) batch.Files { return files(r, s) }) })
+	t.Run("Keys", func(t *testing.T) { storetest.RunKeys(t, func(storetest.T) access.Store { return keys(r, s) }) })
+}
+
+// every is every case of those suites.
+func every() []runnable {
+	var all []runnable
+	add(&all, "batches/", storetest.BatchesCases(), batchesPorts)
+	add(&all, "endings/", storetest.EndingsCases(), endingsPorts)
+	add(&all, "parts/", storetest.PartsCases(), partsPorts)
+	add(&all, "claims/", storetest.ClaimsCases(), claimsPorts)
+	add(&all, "files/", storetest.FilesCases(), files)
+	add(&all, "keys/", storetest.KeysCases(), keys)
+	return all
+}
+
+func batchesPorts(_ raw, s *Store) storetest.BatchesPorts {
+	return storetest.BatchesPorts{Batches: s.Batches, Endings: s.Endings}
+}
+
+func endingsPorts(_ raw, s *Store) storetest.EndingsPorts {
+	return storetest.EndingsPorts{Batches: s.Batches, Endings: s.Endings}
+}
+
+func partsPorts(_ raw, s *Store) storetest.PartsPorts {
+	return storetest.PartsPorts{Parts: s.Parts, Claims: s.Claims}
+}
+
+func claimsPorts(r raw, s *Store) storetest.ClaimsPorts {
+	return storetest.ClaimsPorts{Parts: s.Parts, Claims: s.Claims, Seed: func(t storetest.T, p batch.Part) {
+		t.Helper()
+		if err := r.seed(t.Context(), p); err != nil {
+			t.Fatalf("seed: %v", err)
+		}
+	}}
+}
+
+func files(_ raw, s *Store) batch.Files { return s.Files }
+
+func keys(_ raw, s *Store) access.Store { return s.Keys }
+
+// runnable is a case of any suite: run it over a store, and it says whether it
+// failed and why.
+type runnable struct {
+	name  string
+	fails func(ctx context.Context, client *dynamodb.Client, table string, s *Store) (bool, string)
+}
+
+func add[P any](all *[]runnable, suite string, cases []storetest.Case[P], ports func(raw, *Store) P) {
+	for _, c := range cases {
+		*all = append(*all, runnable{suite + c.Name, func(ctx context.Context, client *dynamodb.Client, table string, s *Store) (bool, string) {
+			return storetest.Fails(ctx, c, func(storetest.T) P { return ports(raw{client, table}, s) })
+		}})
+	}
+}

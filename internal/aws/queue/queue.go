@@ -1,0 +1,135 @@
+// Package queue carries messages over SQS. It is the only importer of that
+// client. A message is a hint: any number of copies may exist, and a lost one
+// costs time and no result.
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+	"github.com/go-json-experiment/json"
+
+	"holdfast/internal/batch"
+)
+
+var _ batch.Queue = (*Queue)(nil)
+
+const (
+	maxHide  = 12 * time.Hour
+	maxDelay = 15 * time.Minute
+
+	// aside hides a message that this program doesn't understand. SQS counts the
+	// 12 hours that a message can be hidden from its receipt on, so the whole of
+	// them would be refused.
+	aside = 11 * time.Hour
+)
+
+// Queue is batch.Queue over one SQS queue.
+type Queue struct {
+	client client
+	url    string
+}
+
+// client is what Queue calls of *sqs.Client.
+type client interface {
+	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
+	ChangeMessageVisibility(context.Context, *sqs.ChangeMessageVisibilityInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error)
+	DeleteMessage(context.Context, *sqs.DeleteMessageInput, ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error)
+	SendMessage(context.Context, *sqs.SendMessageInput, ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
+}
+
+// New returns the queue with this URL. It makes no call.
+func New(cfg aws.Config, url string) *Queue { return &Queue{sqs.NewFromConfig(cfg), url} }
+
+// Receive implements batch.Queue. The message stays hidden for the queue's own
+// visibility until Hide says otherwise. One that isn't understood is ErrMessage:
+// it was set aside for 11 hours, so that the next Receive finds another.
+func (q *Queue) Receive(ctx context.Context) (batch.Delivery, error) {
+	out, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: &q.url, MaxNumberOfMessages: 1, WaitTimeSeconds: 0,
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameApproximateReceiveCount},
+	})
+	if err != nil {
+		return batch.Delivery{}, fmt.Errorf("receive: %w", err)
+	}
+	if len(out.Messages) == 0 {
+		return batch.Delivery{}, fmt.Errorf("receive: %w", batch.ErrEmpty)
+	}
+	m := out.Messages[0]
+	// The count is approximate by contract; an absent one counts as 1.
+	receives, _ := strconv.Atoi(m.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
+	d, err := Decode(aws.ToString(m.Body), aws.ToString(m.ReceiptHandle), receives)
+	if err != nil {
+		err = fmt.Errorf("receive message %s: %w", aws.ToString(m.MessageId), err)
+		return batch.Delivery{}, errors.Join(err, q.Hide(ctx, batch.Delivery{Receipt: aws.ToString(m.ReceiptHandle)}, aside))
+	}
+	return d, nil
+}
+
+// Hide implements batch.Queue. Parts of a second count as a whole one. SQS lets
+// a message be hidden for 12 hours since it was received, all in all.
+func (q *Queue) Hide(ctx context.Context, d batch.Delivery, wait time.Duration) error {
+	if wait < 0 || wait > maxHide {
+		return fmt.Errorf("hide: %v is not within 0 and %v", wait, maxHide)
+	}
+	_, err := q.client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{
+		QueueUrl: &q.url, ReceiptHandle: &d.Receipt, VisibilityTimeout: seconds(wait),
+	})
+	if stale(err) {
+		return fmt.Errorf("hide: %w", batch.ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("hide: %w", err)
+	}
+	return nil
+}
+
+// Delete implements batch.Queue.
+func (q *Queue) Delete(ctx context.Context, d batch.Delivery) error {
+	_, err := q.client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &q.url, ReceiptHandle: &d.Receipt})
+	if err != nil && !stale(err) {
+		return fmt.Errorf("delete: %w", err)
+	}
+	return nil
+}
+
+// Send implements batch.Queue. Parts of a second count as a whole one.
+func (q *Queue) Send(ctx context.Context, m batch.Message, delay time.Duration) error {
+	if delay < 0 || delay > maxDelay {
+		return fmt.Errorf("send: a delay of %v is not within 0 and %v", delay, maxDelay)
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	_, err = q.client.SendMessage(ctx, &sqs.SendMessageInput{
+		QueueUrl: &q.url, MessageBody: aws.String(string(body)), DelaySeconds: seconds(delay),
+	})
+	if err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	return nil
+}
+
+func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
+
+// stale reports whether a receipt no longer gives its holder the message. SQS
+// says so in three ways, one of which it uses for every other bad value too.
+func stale(err error) bool {
+	if _, ok := errors.AsType[*types.MessageNotInflight](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*types.ReceiptHandleIsInvalid](err); ok {
+		return true
+	}
+	e, ok := errors.AsType[smithy.APIError](err)
+	return ok && strings.HasSuffix(e.ErrorCode(), "InvalidParameterValue") && strings.Contains(e.ErrorMessage(), "ReceiptHandle")
+}

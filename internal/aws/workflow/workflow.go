@@ -1,0 +1,107 @@
+// Package workflow tells Step Functions that there is something to do, or that
+// something is over. It is the only importer of that client. What it says is a
+// hint: the table is the truth.
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sfn"
+	"github.com/aws/aws-sdk-go-v2/service/sfn/types"
+
+	"holdfast/internal/batch"
+)
+
+var _ batch.Workflow = (*Workflow)(nil)
+
+// Workflow is batch.Workflow over one state machine.
+type Workflow struct {
+	client  client
+	machine string
+}
+
+// client is what Workflow calls of *sfn.Client.
+type client interface {
+	StartExecution(context.Context, *sfn.StartExecutionInput, ...func(*sfn.Options)) (*sfn.StartExecutionOutput, error)
+	DescribeExecution(context.Context, *sfn.DescribeExecutionInput, ...func(*sfn.Options)) (*sfn.DescribeExecutionOutput, error)
+	SendTaskSuccess(context.Context, *sfn.SendTaskSuccessInput, ...func(*sfn.Options)) (*sfn.SendTaskSuccessOutput, error)
+}
+
+// New returns the workflow of the state machine with this ARN. It makes no call.
+// Start needs states:StartExecution and states:DescribeExecution, Report
+// states:SendTaskSuccess.
+func New(cfg aws.Config, stateMachineARN string) *Workflow {
+	return &Workflow{sfn.NewFromConfig(cfg), stateMachineARN}
+}
+
+// input is an execution's input. The same batch gives the same bytes, which is
+// how a second start is recognised.
+type input struct {
+	V      int    `json:"v"`
+	Tenant string `json:"tenant"`
+	Batch  string `json:"batch"`
+}
+
+// Start implements batch.Workflow. An execution of that name with another input
+// is batch.ErrExists.
+func (w *Workflow) Start(ctx context.Context, name, tenant, id string) error {
+	in, err := json.Marshal(input{batch.FormatVersion, tenant, id})
+	if err != nil {
+		return fmt.Errorf("start execution %s: %w", name, err)
+	}
+	_, err = w.client.StartExecution(ctx, &sfn.StartExecutionInput{
+		StateMachineArn: &w.machine, Name: &name, Input: aws.String(string(in)),
+	})
+	if _, taken := errors.AsType[*types.ExecutionAlreadyExists](err); taken {
+		err = w.same(ctx, name, string(in))
+	}
+	if err != nil {
+		return fmt.Errorf("start execution %s: %w", name, err)
+	}
+	return nil
+}
+
+// same compares the input of the execution that has the name. AWS itself takes a
+// repeated start with equal input for success only while that execution runs.
+func (w *Workflow) same(ctx context.Context, name, in string) error {
+	arn := strings.Replace(w.machine, ":stateMachine:", ":execution:", 1) + ":" + name
+	out, err := w.client.DescribeExecution(ctx, &sfn.DescribeExecutionInput{ExecutionArn: &arn})
+	if err != nil {
+		return fmt.Errorf("look at the one of that name: %w", err)
+	}
+	if aws.ToString(out.Input) != in {
+		return fmt.Errorf("the one of that name has another input: %w", batch.ErrExists)
+	}
+	return nil
+}
+
+// Report implements batch.Workflow. An empty token has nobody to report to.
+func (w *Workflow) Report(ctx context.Context, taskToken string) error {
+	if taskToken == "" {
+		return nil
+	}
+	_, err := w.client.SendTaskSuccess(ctx, &sfn.SendTaskSuccessInput{TaskToken: &taskToken, Output: aws.String("{}")})
+	if err == nil || forgotten(err) {
+		return nil
+	}
+	// The token is a capability: it stays out of the error.
+	return fmt.Errorf("report to the workflow: %w", err)
+}
+
+// forgotten reports whether the workflow no longer waits under the token: it was
+// told already, timed out, was stopped, or is gone.
+func forgotten(err error) bool {
+	if _, ok := errors.AsType[*types.TaskTimedOut](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*types.TaskDoesNotExist](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*types.InvalidToken](err)
+	return ok
+}
