@@ -1,0 +1,186 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/internal/batch"
+)
+
+func serve(t *testing.T, o *Options, h http.HandlerFunc) *Client {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	c, err := New(s.URL, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func call(body string) batch.Call {
+	return batch.Call{Tenant: "acme", Batch: "batch_1", Line: 7, Endpoint: "/v1/chat/completions", Body: []byte(body)}
+}
+
+func TestCallSendsTheBodyUntouchedAndTheHeaders(t *testing.T) {
+	const body = "{ \"n\": 1.0e+10, \"a\":\"\\u00e9\", \"n2\":1234567890123456789012 }"
+	var got string
+	var h http.Header
+	var path string
+	c := serve(t, &Options{Key: func(context.Context) (string, error) { return "sk-1", nil }}, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got, h, path = string(b), r.Header, r.URL.Path
+		w.Header().Set("X-Request-Id", "req-9")
+		w.WriteHeader(418)
+		io.WriteString(w, "tea")
+	})
+	reply, err := c.Call(t.Context(), call(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != body {
+		t.Errorf("body arrived as %q", got)
+	}
+	if path != "/v1/chat/completions" {
+		t.Errorf("path %q", path)
+	}
+	for k, want := range map[string]string{"Authorization": "Bearer sk-1", "X-Tenant-Id": "acme", "X-Batch-Id": "batch_1", "X-Batch-Line": "7", "Content-Type": "application/json"} {
+		if h.Get(k) != want {
+			t.Errorf("%s: %q, want %q", k, h.Get(k), want)
+		}
+	}
+	if reply.Status != 418 || string(reply.Body) != "tea" || reply.RequestID != "req-9" {
+		t.Errorf("reply %+v", reply)
+	}
+}
+
+func TestCallErrors(t *testing.T) {
+	block := make(chan struct{})
+	t.Cleanup(func() { close(block) })
+	hang := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // only then does the server notice that the client is gone
+		select {
+		case <-block:
+		case <-r.Context().Done():
+		}
+	}
+	broken := func(w http.ResponseWriter, r *http.Request) {
+		conn, _, _ := http.NewResponseController(w).Hijack()
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+		conn.Close()
+	}
+	for _, tt := range []struct {
+		name string
+		o    *Options
+		h    http.HandlerFunc
+		want error
+	}{
+		{"own timeout", &Options{Timeout: 20 * time.Millisecond}, hang, batch.ErrTimeout},
+		{"stalled body", &Options{Timeout: 50 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "{")
+			http.NewResponseController(w).Flush()
+			hang(w, r)
+		}, batch.ErrTimeout},
+		{"broken reply", nil, broken, batch.ErrUnreachable},
+		{"one byte too large", &Options{ReplyBytes: 10}, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "12345678901") }, batch.ErrReplyTooLarge},
+		{"secret", &Options{Key: func(context.Context) (string, error) { return "", errors.New("denied") }}, hang, batch.ErrUnreachable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := serve(t, tt.o, tt.h).Call(t.Context(), call("{}"))
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("got %v, want %v", err, tt.want)
+			}
+			if strings.Contains(err.Error(), "127.0.0.1") {
+				t.Errorf("error names the host: %v", err)
+			}
+		})
+	}
+	t.Run("exactly the bound passes", func(t *testing.T) {
+		c := serve(t, &Options{ReplyBytes: 10}, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "1234567890") })
+		if r, err := c.Call(t.Context(), call("{}")); err != nil || len(r.Body) != 10 {
+			t.Fatal(r, err)
+		}
+	})
+	t.Run("caller's end is the caller's error", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := serve(t, nil, func(w http.ResponseWriter, r *http.Request) { cancel(); hang(w, r) })
+		if _, err := c.Call(ctx, call("{}")); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		c, err := New("http://"+l.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Call(t.Context(), call("{}")); !errors.Is(err, batch.ErrUnreachable) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	leaked := false
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { leaked = true }))
+	t.Cleanup(other.Close)
+	c := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	})
+	r, err := c.Call(t.Context(), call("{}"))
+	if err != nil || r.Status != http.StatusTemporaryRedirect || leaked {
+		t.Fatalf("%+v %v leaked=%v", r, err, leaked)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tt := range []struct {
+		key, value string
+		want       time.Duration
+	}{
+		{"Retry-After", "3", 3 * time.Second},
+		{"Retry-After", "0.5", 500 * time.Millisecond},
+		{"Retry-After-Ms", "250", 250 * time.Millisecond},
+		{"Retry-After", "Fri, 02 Jan 2026 03:04:15 GMT", 10 * time.Second},
+		{"Retry-After", "Fri, 02 Jan 2026 03:04:00 GMT", 0},
+		{"Retry-After", "-1", 0},
+		{"Retry-After", "soon", 0},
+		{"Retry-After", "NaN", 0},
+		{"Retry-After", "1e300", 24 * time.Hour},
+		{"Retry-After", "Inf", 24 * time.Hour},
+		{"X", "", 0},
+	} {
+		h := http.Header{}
+		h.Set(tt.key, tt.value)
+		if got := retryAfter(h, now); got != tt.want {
+			t.Errorf("%s: %s = %v, want %v", tt.key, tt.value, got, tt.want)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, base := range []string{"", "model", "ftp://x", "http://", "https://user:pw@host", "https://host?x=1", "https://host#f", "https://host/v1", "https://host/v1/", "http://[::1"} {
+		if _, err := New(base, nil); err == nil {
+			t.Errorf("%q was accepted", base)
+		} else if strings.Contains(err.Error(), "pw") {
+			t.Errorf("%q: error shows the password", base)
+		}
+	}
+	for _, base := range []string{"https://host", "http://127.0.0.1:4567/", "https://host/prefix"} {
+		if _, err := New(base, nil); err != nil {
+			t.Errorf("%q: %v", base, err)
+		}
+	}
+}
