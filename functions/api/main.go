@@ -1,0 +1,60 @@
+// Command api is the Lambda behind the HTTP API: files and batches over HTTP.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"holdfast/functions/api/server"
+	"holdfast/internal/access"
+	"holdfast/internal/aws/awsconf"
+	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/objects"
+	"holdfast/internal/aws/workflow"
+	"holdfast/internal/batch"
+	"holdfast/internal/config"
+)
+
+func main() {
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	h, err := wire(context.Background(), os.Getenv, log)
+	if err != nil {
+		log.Error("can't start", "error", err)
+		os.Exit(1)
+	}
+	lambda.Start(h.handle)
+}
+
+// wire reads the environment, every fault of which it reports, and makes no
+// call.
+func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
+	settings, err := config.Parse(getenv)
+	res, resErr := config.ParseResources(getenv, config.API)
+	if err := errors.Join(err, resErr); err != nil {
+		return handler{}, err
+	}
+	cfg, err := awsconf.Load(ctx)
+	if err != nil {
+		return handler{}, err
+	}
+	table := dynamo.Open(cfg, res.Table)
+	store := objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket})
+	creator, err := batch.NewCreator(table.Batches, table.Files, workflow.New(cfg, res.StateMachineARN),
+		&batch.CreatorOptions{Endpoints: settings.Endpoints, Windows: settings.Windows})
+	if err != nil {
+		return handler{}, err
+	}
+	return handler{server.New(server.Ports{
+		Keys:    access.NewCache(table.Keys, nil),
+		Batches: table.Batches,
+		Parts:   table.Parts,
+		Files:   table.Files,
+		Objects: store,
+		Links:   store,
+		Creator: creator,
+	}, settings, res.InputsBucket, &server.Options{Log: log})}, nil
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"holdfast/internal/access"
+	"holdfast/internal/batch"
+	"holdfast/internal/config"
+	"holdfast/internal/openai"
+)
+
+// Authenticator tells who shows a value of the Authorization header; its errors
+// are those of access.Authenticate. *access.Cache is one.
+type Authenticator interface {
+	Authenticate(ctx context.Context, header string, now time.Time) (access.Caller, error)
+}
+
+// Presigner makes URLs that hand out one object for a while.
+type Presigner interface {
+	// Presign returns a URL whose GET gives o's bytes, without credentials and
+	// whatever headers come along, until ttl has passed: as a download under
+	// filename (any text) with this Content-Type. It does not look whether o
+	// exists.
+	Presign(ctx context.Context, o batch.Object, filename, contentType string, ttl time.Duration) (string, error)
+}
+
+// Ports is what the API stands on; all are required.
+type Ports struct {
+	Keys    Authenticator
+	Batches batch.Batches
+	Parts   batch.Parts
+	Files   batch.Files
+	Objects batch.Objects
+	Links   Presigner
+	Creator *batch.Creator
+}
+
+// Options adjust a Server. The zero value works.
+type Options struct {
+	Log *slog.Logger     // discarded by default
+	Now func() time.Time // time.Now by default; read once a request
+}
+
+// Server is the API. Safe for concurrent use.
+type Server struct {
+	ports    Ports
+	settings config.Settings
+	inputs   string // bucket
+	log      *slog.Logger
+	now      func() time.Time
+	mux      *http.ServeMux
+}
+
+var _ http.Handler = (*Server)(nil)
+
+// New returns the API. Uploads go to the bucket inputs.
+func New(p Ports, s config.Settings, inputs string, opts *Options) *Server {
+	if opts == nil {
+		opts = &Options{}
+	}
+	srv := &Server{ports: p, settings: s, inputs: inputs, log: opts.Log, now: opts.Now, mux: http.NewServeMux()}
+	if srv.log == nil {
+		srv.log = slog.New(slog.DiscardHandler)
+	}
+	if srv.now == nil {
+		srv.now = time.Now
+	}
+	// Patterns name no method, so that a wrong one is answered by us, in the
+	// contract's shape.
+	for _, rt := range routes {
+		srv.mux.HandleFunc(rt.path, func(w http.ResponseWriter, r *http.Request) { srv.serve(w.(*exchange), r, rt) })
+	}
+	srv.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		w.(*exchange).err = openai.UnknownURL(r.Method, r.URL.Path)
+	})
+	return srv
+}
+
+// route is one path and what its methods do.
+type route struct {
+	path    string
+	methods map[string]action // GET answers HEAD too
+}
+
+// action is what a caller with the scope may have done. An action answers
+// itself, or returns an error and has written nothing.
+type action struct {
+	scope access.Scope
+	do    func(*Server, http.ResponseWriter, *request) error
+}
+
+// request is one call of a known caller.
+type request struct {
+	*http.Request
+	id     string
+	caller access.Caller
+	now    time.Time
+}
+
+var routes = []*route{
+	{"/v1/files", map[string]action{http.MethodPost: {access.Submit, (*Server).uploadFile}}},
+	{"/v1/files/{id}", map[string]action{http.MethodGet: {access.Read, (*Server).getFile}}},
+	{"/v1/files/{id}/content", map[string]action{http.MethodGet: {access.Read, (*Server).getContent}}},
+	{"/v1/batches", map[string]action{
+		http.MethodPost: {access.Submit, (*Server).createBatch},
+		http.MethodGet:  {access.Read, (*Server).listBatches},
+	}},
+	{"/v1/batches/{id}", map[string]action{http.MethodGet: {access.Read, (*Server).getBatch}}},
+}
+
+// allow lists the route's methods, in a fixed order.
+func (r *route) allow() []string {
+	methods := []string{http.MethodOptions}
+	for m := range r.methods {
+		methods = append(methods, m)
+		if m == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+	}
+	slices.Sort(methods)
+	return methods
+}
+
+// requestIDKey is how a door in front of the server names its own id.
+type requestIDKey struct{}
+
+// WithRequestID makes id the x-request-id of requests with this context, so
+// that the door's log and ours can be joined. Without it one is made up.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+// ServeHTTP answers one request. It never panics and logs one line.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, _ := r.Context().Value(requestIDKey{}).(string)
+	if id == "" {
+		id = "req_" + strings.ToLower(rand.Text())
+	}
+	w.Header().Set("X-Request-Id", id)
+	x := &exchange{ResponseWriter: w, id: id, now: s.now()}
+	if path.Clean(r.URL.Path) == r.URL.Path {
+		s.mux.ServeHTTP(x, r)
+	} else {
+		// The mux would redirect to the clean path, in HTML.
+		x.err = openai.UnknownURL(r.Method, r.URL.Path)
+	}
+	if x.err != nil {
+		e := answer(x.err)
+		x.err = e
+		if e.Status == http.StatusUnauthorized {
+			x.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		// After the first byte there is nothing to take back: the client sees a
+		// body that ends early.
+		if x.status == 0 {
+			openai.WriteError(x, e)
+		}
+	}
+	s.report(r, x)
+}
+
+// serve runs what the route has for the method, for a caller who may.
+func (s *Server) serve(x *exchange, r *http.Request, rt *route) {
+	defer func() {
+		if p := recover(); p != nil {
+			x.err = panicked(p)
+		}
+	}()
+	x.route = rt.path
+	x.err = s.act(x, r, rt)
+}
+
+func (s *Server) act(x *exchange, r *http.Request, rt *route) (err error) {
+	method := r.Method
+	switch method {
+	case http.MethodOptions:
+		x.Header().Set("Allow", strings.Join(rt.allow(), ", "))
+		x.WriteHeader(http.StatusNoContent)
+		return nil
+	case http.MethodHead:
+		method = http.MethodGet // net/http and the Lambda door drop the body
+	}
+	act, ok := rt.methods[method]
+	if !ok {
+		return openai.MethodNotAllowed(r.Method, rt.allow()...)
+	}
+	// With two headers, a door could have checked one and we the other.
+	var header string
+	if values := r.Header.Values("Authorization"); len(values) == 1 {
+		header = values[0]
+	}
+	if x.caller, err = s.ports.Keys.Authenticate(r.Context(), header, x.now); err != nil {
+		return err
+	}
+	if err := x.caller.Require(act.scope); err != nil {
+		return err
+	}
+	return act.do(s, x, &request{Request: r, id: x.id, caller: x.caller, now: x.now})
+}
+
+// exchange is one request's way through the server: the writer of its answer,
+// and what the log will say of it.
+type exchange struct {
+	http.ResponseWriter
+	id     string
+	now    time.Time
+	route  string // "" if there is none
+	caller access.Caller
+	status int // 0 until something is written
+	err    error
+}
+
+// WriteHeader notes the first status.
+func (x *exchange) WriteHeader(status int) {
+	if x.status == 0 {
+		x.status = status
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write implies a 200 as net/http does.
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	return x.ResponseWriter.Write(b)
+}

@@ -1,0 +1,60 @@
+// Command finish is the Lambda that assembles a batch's results and closes it.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"holdfast/internal/aws/awsconf"
+	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/objects"
+	"holdfast/internal/batch"
+	"holdfast/internal/config"
+)
+
+func main() {
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	h, err := wire(context.Background(), os.Getenv, log)
+	if err != nil {
+		log.Error("can't start", "error", err)
+		os.Exit(1)
+	}
+	lambda.Start(h.handle)
+}
+
+// wire reads the environment, every fault of which it reports, and makes no
+// call.
+func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
+	settings, err := config.Parse(getenv)
+	res, resErr := config.ParseResources(getenv, config.Finish)
+	if err := errors.Join(err, resErr); err != nil {
+		return handler{}, err
+	}
+	cfg, err := awsconf.Load(ctx)
+	if err != nil {
+		return handler{}, err
+	}
+	table := dynamo.Open(cfg, res.Table)
+	store := objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket})
+	finisher, err := batch.NewFinisher(batch.FinisherPorts{
+		Batches: table.Batches,
+		Endings: table.Endings,
+		Parts:   table.Parts,
+		Files:   table.Files,
+		Objects: store,
+		Uploads: store,
+	}, res.ResultsBucket, &batch.FinisherOptions{
+		Lease:      settings.Lease,
+		Skew:       settings.Skew,
+		FileExpiry: settings.FileExpiry,
+		Log:        log,
+	})
+	if err != nil {
+		return handler{}, err
+	}
+	return handler{finisher: finisher, log: log}, nil
+}

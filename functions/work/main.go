@@ -1,0 +1,92 @@
+// Command work is the Lambda that replays parts: one message of the work queue
+// at a time, as the submitter of its batch.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"holdfast/internal/aws/awsconf"
+	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/objects"
+	"holdfast/internal/aws/queue"
+	"holdfast/internal/aws/secrets"
+	"holdfast/internal/aws/workflow"
+	"holdfast/internal/batch"
+	"holdfast/internal/config"
+	"holdfast/internal/upstream"
+)
+
+func main() {
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	h, err := wire(context.Background(), os.Getenv, log)
+	if err != nil {
+		log.Error("can't start", "error", err)
+		os.Exit(1)
+	}
+	lambda.Start(h.handle)
+}
+
+// wire reads the environment, every fault of which it reports, and makes no
+// call.
+func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
+	settings, err := config.Parse(getenv)
+	res, resErr := config.ParseResources(getenv, config.Work)
+	if err := errors.Join(err, resErr); err != nil {
+		return handler{}, err
+	}
+	cfg, err := awsconf.Load(ctx)
+	if err != nil {
+		return handler{}, err
+	}
+	// Most stacks have no secret, and then nothing of Secrets Manager is set up.
+	store := sync.OnceValue(func() *secrets.Secrets { return secrets.New(cfg) })
+	model, err := upstream.New(res.Upstream.URL, &upstream.Options{
+		Key: func(ctx context.Context) (string, error) {
+			if res.Upstream.Secret == "" {
+				return res.Upstream.Key, nil
+			}
+			return store().Get(ctx, res.Upstream.Secret)
+		},
+		ReplyBytes:  settings.ReplyBytes,
+		Timeout:     settings.LineTimeout,
+		Connections: settings.Concurrency,
+	})
+	if err != nil {
+		return handler{}, err
+	}
+	table := dynamo.Open(cfg, res.Table)
+	runner, err := batch.NewRunner(batch.RunnerPorts{
+		Batches:  table.Batches,
+		Claims:   table.Claims,
+		Objects:  objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket}),
+		Queue:    queue.New(cfg, res.WorkQueueURL),
+		Workflow: workflow.New(cfg, ""), // reports go by token and need no state machine
+		Model:    model,
+		Log:      log,
+		Results:  res.ResultsBucket,
+	}, &batch.RunnerOptions{
+		Concurrency:     settings.Concurrency,
+		CheckpointLines: settings.CheckpointLines,
+		CheckpointEvery: settings.CheckpointEvery,
+		CheckpointBytes: settings.CheckpointBytes,
+		Lease:           settings.Lease,
+		Heartbeat:       settings.Heartbeat,
+		Skew:            settings.Skew,
+		LineTimeout:     settings.LineTimeout,
+		Margin:          settings.Margin,
+		Tries:           settings.LineTries,
+		RetryBudget:     settings.RetryBudget,
+		LongWait:        settings.LongWait,
+		MaxAttempts:     settings.MaxAttempts,
+	})
+	if err != nil {
+		return handler{}, err
+	}
+	return handler{run: runner.Run, log: log}, nil
+}
