@@ -1,0 +1,20 @@
+// Command infra is the CDK app: it synthesizes the one stack Holdfast.
+//
+// It is run by the CDK command line from cdk.json (cdk deploy, cdk synth) and
+// reads two kinds of input:
+//
+//   - the environment: every setting of [holdfast/internal/config], parsed here
+//     and handed on to every function; HOLDFAST_UPSTREAM_URL (required),
+//     HOLDFAST_UPSTREAM_SECRET or, against a local AWS only, HOLDFAST_UPSTREAM_KEY;
+//   - CDK context (cdk -c name=value): functions, the folder with
+//     <function>/bootstrap of each function (default .local/build/<architecture>);
+//     architecture, arm64 (default) or amd64; removal, retain (default) or
+//     destroy, which lets the table and the buckets go with the stack.
+//
+// All faults of all of them are reported at once and nothing is synthesized.
+//
+// Files are named for what they hold: storage.go (buckets, table), queue.go,
+// functions.go, permissions.go (what each role may do), statemachine.go (the
+// whole state machine), api.go, nag.go (the findings of cdk-nag that stay, each
+// with its reason). Nothing outside this folder imports CDK.
+package main

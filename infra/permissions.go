@@ -1,0 +1,120 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsstepfunctions"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// Partition keys of the table begin with what they hold. A grant by beginning is
+// a real fence: the worker, which talks to a foreign service, can't read a key
+// record however it is tricked.
+const (
+	keyRecords    = "KEY#*"
+	tenantRecords = "TENANT#*"
+	batches       = "T#*" // batches, parts and events
+	files         = "F#*"
+)
+
+// apiPermissions: checks keys, keeps files and batches, starts workflows, and
+// signs downloads, which carry its own rights.
+func apiPermissions(stack awscdk.Stack, s storage, machine awsstepfunctions.StateMachine) []awsiam.PolicyStatement {
+	executions := stack.FormatArn(&awscdk.ArnComponents{
+		Service:      jsii.String("states"),
+		Resource:     jsii.String("execution"),
+		ResourceName: jsii.String(*machine.StateMachineName() + ":*"),
+		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
+	})
+	return []awsiam.PolicyStatement{
+		allow("dynamodb:GetItem", "dynamodb:Query").items(s, keyRecords, tenantRecords, batches, files),
+		allow("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem").items(s, batches, files),
+		allow("dynamodb:Query").on(jsii.String(*s.table.TableArn() + "/index/tenant")),
+		// By version too: a download is of the bytes that were uploaded, whatever was put
+		// there since.
+		allow("s3:PutObject", "s3:GetObject", "s3:GetObjectVersion", "s3:DeleteObject").objects(s.inputs.BucketArn(), "files/*"),
+		allow("s3:GetObject").objects(s.results.BucketArn(), "*/out/*"),
+		allow("states:StartExecution").on(machine.StateMachineArn()),
+		allow("states:DescribeExecution").on(executions),
+	}
+}
+
+// planPermissions: reads the input once, whole, and inserts parts.
+func planPermissions(s storage) []awsiam.PolicyStatement {
+	return []awsiam.PolicyStatement{
+		allow("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem").items(s, batches),
+		allow("s3:GetObject", "s3:GetObjectVersion").objects(s.inputs.BucketArn(), "files/*"),
+		// Without it S3 answers 403 instead of 404 for a file that is gone, and the
+		// batch could not say what is wrong with it.
+		allow("s3:ListBucket").on(s.inputs.BucketArn()),
+	}
+}
+
+// workPermissions: claims parts, reads their lines, writes chunks. It neither
+// reads nor deletes results.
+func workPermissions(stack awscdk.Stack, s storage, q queues, opts options) []awsiam.PolicyStatement {
+	statements := []awsiam.PolicyStatement{
+		allow("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem").items(s, batches),
+		allow("s3:GetObject", "s3:GetObjectVersion").objects(s.inputs.BucketArn(), "files/*"),
+		allow("s3:PutObject", "s3:PutObjectTagging").objects(s.results.BucketArn(), "*/parts/*"),
+		// As for plan: a deleted input is told from a denied one.
+		allow("s3:ListBucket").on(s.inputs.BucketArn()),
+		// GetQueueAttributes is the event source's.
+		allow("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:SendMessage", "sqs:GetQueueAttributes").
+			on(q.work.QueueArn()),
+		allow("states:SendTaskSuccess", "states:SendTaskFailure", "states:SendTaskHeartbeat").on(jsii.String("*")),
+	}
+	if opts.upstream.Secret != "" {
+		// Secrets Manager adds six characters to a secret's name in its ARN.
+		secret := stack.FormatArn(&awscdk.ArnComponents{
+			Service:      jsii.String("secretsmanager"),
+			Resource:     jsii.String("secret"),
+			ResourceName: jsii.String(opts.upstream.Secret + "-??????"),
+			ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
+		})
+		statements = append(statements, allow("secretsmanager:GetSecretValue").on(secret))
+	}
+	return statements
+}
+
+// finishPermissions: merges chunks into the result files and deletes them; reads
+// the input for the lines that have no result.
+func finishPermissions(s storage) []awsiam.PolicyStatement {
+	return []awsiam.PolicyStatement{
+		allow("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem").items(s, batches, files),
+		allow("s3:GetObject", "s3:GetObjectVersion").objects(s.inputs.BucketArn(), "files/*"),
+		allow("s3:GetObject", "s3:DeleteObject").objects(s.results.BucketArn(), "*/parts/*"),
+		allow("s3:GetObject", "s3:PutObject", "s3:PutObjectTagging", "s3:ListMultipartUploadParts", "s3:AbortMultipartUpload").
+			objects(s.results.BucketArn(), "*/out/*"),
+		// As for plan: a second complete asks whether the object is there.
+		allow("s3:ListBucket").on(s.results.BucketArn()),
+	}
+}
+
+// grant is a statement that has its actions and still lacks its resources.
+type grant []string
+
+func allow(actions ...string) grant { return actions }
+
+func (g grant) on(resources ...*string) awsiam.PolicyStatement {
+	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Actions:   jsii.Strings(g...),
+		Resources: &resources,
+	})
+}
+
+// objects grants by the beginning or a folder of the key.
+func (g grant) objects(bucketARN *string, keys string) awsiam.PolicyStatement {
+	return g.on(jsii.String(*bucketARN + "/" + keys))
+}
+
+// items grants on the table's items whose partition key begins so. Every action
+// granted here names its keys, so the condition is never vacuous; Scan and
+// PartiQL, which may not, are granted to nobody.
+func (g grant) items(s storage, beginnings ...string) awsiam.PolicyStatement {
+	statement := g.on(s.table.TableArn())
+	statement.AddCondition(jsii.String("ForAllValues:StringLike"), map[string]any{
+		"dynamodb:LeadingKeys": beginnings,
+	})
+	return statement
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// statements writes a policy document one statement a line:
+// Effect [principal] actions on resources [if condition].
+func statements(document any) string {
+	var lines []string
+	for _, s := range list(document.(object)["Statement"]) {
+		statement := s.(object)
+		line := statement["Effect"].(string)
+		if principal, ok := statement["Principal"]; ok {
+			if aws, ok := principal.(object)["AWS"]; ok {
+				principal = aws
+			} else if service, ok := principal.(object)["Service"]; ok {
+				principal = service
+			}
+			line += " " + plain(principal)
+		}
+		line += " " + joined(statement["Action"])
+		if statement["Resource"] != nil {
+			line += " on " + joined(statement["Resource"])
+		}
+		if statement["Condition"] != nil {
+			line += " if " + plain(statement["Condition"])
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func joined(value any) string {
+	var out []string
+	for _, v := range list(value) {
+		out = append(out, plain(v))
+	}
+	return strings.Join(out, ",")
+}
+
+func keys(beginnings ...string) string {
+	return fmt.Sprintf(` if {"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["%s"]}}`, strings.Join(beginnings, `","`))
+}
+
+// What each role may do, whole. A grant that widens turns this red; so does one
+// that the local AWS doesn't enforce (the workflow's, the event source's, the
+// leading keys of the table) and that is dropped.
+var rolePolicies = map[string][]string{
+	"Api": {
+		"Allow logs:CreateLogStream,logs:PutLogEvents on ${ApiLogs.Arn}",
+		"Allow dynamodb:GetItem,dynamodb:Query on ${Table.Arn}" + keys("KEY#*", "TENANT#*", "T#*", "F#*"),
+		"Allow dynamodb:PutItem,dynamodb:UpdateItem,dynamodb:DeleteItem on ${Table.Arn}" + keys("T#*", "F#*"),
+		"Allow dynamodb:Query on ${Table.Arn}/index/tenant",
+		"Allow s3:PutObject,s3:GetObject,s3:GetObjectVersion,s3:DeleteObject on ${Inputs.Arn}/files/*",
+		"Allow s3:GetObject on ${Results.Arn}/*/out/*",
+		"Allow states:StartExecution on ${Workflow}",
+		"Allow states:DescribeExecution on arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}:*",
+	},
+	"Plan": {
+		"Allow logs:CreateLogStream,logs:PutLogEvents on ${PlanLogs.Arn}",
+		"Allow dynamodb:GetItem,dynamodb:Query,dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
+		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
+		"Allow s3:ListBucket on ${Inputs.Arn}",
+	},
+	"Work": {
+		"Allow logs:CreateLogStream,logs:PutLogEvents on ${WorkLogs.Arn}",
+		"Allow dynamodb:GetItem,dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
+		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
+		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/parts/*",
+		"Allow s3:ListBucket on ${Inputs.Arn}",
+		"Allow sqs:ReceiveMessage,sqs:DeleteMessage,sqs:ChangeMessageVisibility,sqs:SendMessage,sqs:GetQueueAttributes on ${WorkQueue.Arn}",
+		"Allow states:SendTaskSuccess,states:SendTaskFailure,states:SendTaskHeartbeat on *",
+		"Allow secretsmanager:GetSecretValue on arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:holdfast/upstream-??????",
+	},
+	"Finish": {
+		"Allow logs:CreateLogStream,logs:PutLogEvents on ${FinishLogs.Arn}",
+		"Allow dynamodb:GetItem,dynamodb:Query,dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*", "F#*"),
+		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
+		"Allow s3:GetObject,s3:DeleteObject on ${Results.Arn}/*/parts/*",
+		"Allow s3:GetObject,s3:PutObject,s3:PutObjectTagging,s3:ListMultipartUploadParts,s3:AbortMultipartUpload on ${Results.Arn}/*/out/*",
+		"Allow s3:ListBucket on ${Results.Arn}",
+	},
+	"Workflow": {
+		"Allow lambda:InvokeFunction on ${Plan.Arn},${Finish.Arn}",
+		"Allow sqs:SendMessage on ${WorkQueue.Arn}",
+		"Allow logs:CreateLogDelivery,logs:GetLogDelivery,logs:UpdateLogDelivery,logs:DeleteLogDelivery,logs:ListLogDeliveries," +
+			"logs:PutResourcePolicy,logs:DescribeResourcePolicies,logs:DescribeLogGroups on *",
+	},
+}
+
+func TestRolePolicies(t *testing.T) {
+	for name, want := range rolePolicies {
+		policy := account.only(t, "AWS::IAM::Policy", name+"Role").Properties
+		if got := statements(policy["PolicyDocument"]); got != strings.Join(want, "\n") {
+			t.Errorf("%s\n got\n%s\nwant\n%s", name, got, strings.Join(want, "\n"))
+		}
+		if roles := list(policy["Roles"]); len(roles) != 1 || plain(roles[0]) != "${"+name+"Role}" {
+			t.Errorf("%s policy is for %v", name, roles)
+		}
+	}
+}
+
+// Nothing grants beside the table above.
+func TestNoOtherGrants(t *testing.T) {
+	var roles, policies int
+	for id, r := range account.resources {
+		switch r.Type {
+		case "AWS::IAM::Role":
+			roles++
+			if r.Properties["ManagedPolicyArns"] != nil || r.Properties["Policies"] != nil {
+				t.Errorf("%s has grants of its own", id)
+			}
+		case "AWS::IAM::Policy":
+			policies++
+		case "AWS::IAM::ManagedPolicy", "AWS::IAM::User", "AWS::IAM::Group":
+			t.Errorf("%s %s", r.Type, id)
+		}
+	}
+	if roles != len(rolePolicies) || policies != len(rolePolicies) {
+		t.Errorf("%d roles with %d policies, %d are known", roles, policies, len(rolePolicies))
+	}
+}
+
+func TestTrust(t *testing.T) {
+	for name := range rolePolicies {
+		service := "lambda.amazonaws.com"
+		if name == "Workflow" {
+			service = "states.amazonaws.com"
+		}
+		got := statements(account.only(t, "AWS::IAM::Role", name+"Role").Properties["AssumeRolePolicyDocument"])
+		if want := "Allow " + service + " sts:AssumeRole"; got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// Without a secret there is no grant to read one.
+func TestSecretOnlyWhenConfigured(t *testing.T) {
+	got := statements(local.only(t, "AWS::IAM::Policy", "WorkRole").Properties["PolicyDocument"])
+	if strings.Contains(got, "secretsmanager") {
+		t.Errorf("granted:\n%s", got)
+	}
+	for name, role := range rolePolicies {
+		if name != "Work" && slices.ContainsFunc(role, func(s string) bool { return strings.Contains(s, "secretsmanager") }) {
+			t.Errorf("%s reads secrets", name)
+		}
+	}
+}
+
+// Only this API may call api; nobody but the roles above calls the others.
+func TestInvokePermissions(t *testing.T) {
+	got := account.only(t, "AWS::Lambda::Permission", "").Properties
+	source := plain(got["SourceArn"])
+	if plain(got["FunctionName"]) != "${Api.Arn}" || got["Principal"] != "apigateway.amazonaws.com" ||
+		source != "arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${HttpApi}/*/*" {
+		t.Errorf("%v calls %s from %s", got["Principal"], plain(got["FunctionName"]), source)
+	}
+}

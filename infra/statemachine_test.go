@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/internal/config"
+)
+
+// deployed returns the definition as it is deployed, with every name filled in.
+func deployed(t *testing.T, s *synthesized) object {
+	t.Helper()
+	machine := s.only(t, "AWS::StepFunctions::StateMachine", "").Properties
+	text := plain(machine["DefinitionString"])
+	for name := range machine["DefinitionSubstitutions"].(object) {
+		value := map[string]string{
+			"Partition":      "aws",
+			"PlanFunction":   "arn:aws:lambda:eu-west-1:123456789012:function:plan",
+			"FinishFunction": "arn:aws:lambda:eu-west-1:123456789012:function:finish",
+			"WorkQueueUrl":   "https://sqs.eu-west-1.amazonaws.com/123456789012/work",
+		}[name]
+		text = strings.ReplaceAll(text, "${"+name+"}", value)
+	}
+	if strings.Contains(text, "${") {
+		t.Fatalf("a name isn't filled in: %s", text)
+	}
+	var parsed object
+	if err := json.Unmarshal([]byte(text), &parsed); err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func stateNamed(t *testing.T, definition object, name string) object {
+	t.Helper()
+	found, ok := definition["States"].(object)[name].(object)
+	if !ok {
+		t.Fatalf("no state %q", name)
+	}
+	return found
+}
+
+func TestStateMachine(t *testing.T) {
+	got := account.only(t, "AWS::StepFunctions::StateMachine", "").Properties
+	same(t, "type", got["StateMachineType"], "STANDARD")
+	logging := got["LoggingConfiguration"].(object)
+	same(t, "logging", []any{logging["Level"], logging["IncludeExecutionData"]}, []any{"ALL", false})
+	if role := plain(got["RoleArn"]); role != "${WorkflowRole.Arn}" {
+		t.Errorf("runs as %s", role)
+	}
+	names := map[string]string{}
+	for name, value := range got["DefinitionSubstitutions"].(object) {
+		names[name] = plain(value)
+	}
+	same(t, "names", names, map[string]string{
+		"Partition": "${AWS::Partition}", "PlanFunction": "${Plan.Arn}", "FinishFunction": "${Finish.Arn}", "WorkQueueUrl": "${WorkQueue}",
+	})
+}
+
+var serviceRetry = object{
+	"IntervalSeconds": 2, "BackoffRate": 2, "MaxAttempts": 8, "MaxDelaySeconds": 60, "JitterStrategy": "FULL",
+}
+
+func withErrors(retry object, errors ...any) object {
+	retry = maps.Clone(retry)
+	retry["ErrorEquals"] = errors
+	return retry
+}
+
+func TestPlanAndFinishStates(t *testing.T) {
+	definition := deployed(t, &account)
+	same(t, "start", []any{definition["StartAt"], definition["TimeoutSeconds"]}, []any{"Plan", 345_600})
+	retry := []any{
+		object{"ErrorEquals": []any{"Holdfast.Permanent"}, "MaxAttempts": 0},
+		object{"ErrorEquals": []any{"Holdfast.Held"}, "IntervalSeconds": 30, "BackoffRate": 1, "MaxAttempts": 8},
+		withErrors(serviceRetry, "Lambda.ServiceException", "Lambda.AWSLambdaException", "Lambda.SdkClientException",
+			"Lambda.ClientExecutionTimeoutException", "Lambda.TooManyRequestsException"),
+		object{"ErrorEquals": []any{"States.ALL"}, "IntervalSeconds": 10, "BackoffRate": 3, "MaxAttempts": 3, "MaxDelaySeconds": 120, "JitterStrategy": "FULL"},
+	}
+	same(t, "Plan", stateNamed(t, definition, "Plan"), object{
+		"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "OutputPath": "$.Payload", "TimeoutSeconds": 960,
+		"Parameters": object{
+			"FunctionName": "arn:aws:lambda:eu-west-1:123456789012:function:plan",
+			"Payload":      object{"v.$": "$.v", "tenant.$": "$.tenant", "batch.$": "$.batch"},
+		},
+		"Retry": retry, "Next": "Planned?",
+	})
+	same(t, "Planned?", stateNamed(t, definition, "Planned?"), object{
+		"Type":    "Choice",
+		"Choices": []any{object{"Variable": "$.status", "StringEquals": "planned", "Next": "Parts"}},
+		"Default": "Nothing to run",
+	})
+	same(t, "Nothing to run", stateNamed(t, definition, "Nothing to run"), object{"Type": "Succeed"})
+	same(t, "Finish", stateNamed(t, definition, "Finish"), object{
+		"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "OutputPath": "$.Payload", "TimeoutSeconds": 960,
+		"Parameters": object{
+			"FunctionName": "arn:aws:lambda:eu-west-1:123456789012:function:finish",
+			"Payload":      object{"v": 1, "tenant.$": "$.tenant", "batch.$": "$.batch"},
+		},
+		"Retry": retry, "End": true,
+	})
+}
+
+func TestParts(t *testing.T) {
+	for _, c := range []struct {
+		stack                     *synthesized
+		heartbeat, timeout, again int
+	}{{&account, 21_600, 172_800, 8}, {&local, 3_600, 108_000, 30}} {
+		same(t, "Parts", stateNamed(t, deployed(t, c.stack), "Parts"), object{
+			"Type": "Map", "ItemsPath": "$.parts", "MaxConcurrency": 40, "ResultPath": nil, "Next": "Finish",
+			"ItemSelector": object{"tenant.$": "$.tenant", "batch.$": "$.batch", "part.$": "$$.Map.Item.Value.part"},
+			"ItemProcessor": object{
+				"ProcessorConfig": object{"Mode": "INLINE"},
+				"StartAt":         "Part",
+				"States": object{"Part": object{
+					"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
+					"Parameters": object{
+						"QueueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/work",
+						"MessageBody": object{
+							"v": 1, "tenant.$": "$.tenant", "batch.$": "$.batch", "part.$": "$.part", "task_token.$": "$$.Task.Token",
+						},
+					},
+					"HeartbeatSeconds": c.heartbeat, "TimeoutSeconds": c.timeout,
+					"Retry": []any{
+						object{
+							"ErrorEquals":     []any{"States.Timeout", "States.HeartbeatTimeout"},
+							"IntervalSeconds": 1, "BackoffRate": 1, "MaxAttempts": c.again, "JitterStrategy": "FULL",
+						},
+						withErrors(serviceRetry, "SQS.AmazonSQSException", "SQS.SqsException", "SQS.SdkClientException"),
+					},
+					"OutputPath": nil, "End": true,
+				}},
+			},
+		})
+	}
+}
+
+// A Lambda that runs its whole life must not be given up by its state, and the
+// workflow must outlive the waits within it.
+func TestTimesNest(t *testing.T) {
+	for _, s := range []*synthesized{&account, &local} {
+		definition := deployed(t, s)
+		for _, name := range []string{"Plan", "Finish"} {
+			if state, function := stateNamed(t, definition, name)["TimeoutSeconds"].(float64), s.lambda(t, name)["Timeout"].(float64); state <= function {
+				t.Errorf("%s: state gives up after %v s, the function after %v s", name, state, function)
+			}
+		}
+		if machine := definition["TimeoutSeconds"].(float64); machine <= s.opts.settings.WaitTimeout.Seconds() {
+			t.Errorf("the workflow ends after %v s, a wait after %v", machine, s.opts.settings.WaitTimeout)
+		}
+	}
+}
+
+// validate runs asl-validator and returns what it says; ok is its verdict.
+func validate(t *testing.T, definition object) (output string, ok bool) {
+	t.Helper()
+	modules := os.Getenv("HOLDFAST_NODE_MODULES")
+	if modules == "" {
+		modules = filepath.Join("..", ".local", "tools", "node_modules")
+	}
+	validator := filepath.Join(modules, "asl-validator", "dist", "bin", "asl-validator.js")
+	if _, err := os.Stat(validator); err != nil {
+		t.Fatalf("asl-validator isn't installed (%v): run it through make test, or name the folder in HOLDFAST_NODE_MODULES", err)
+	}
+	file := filepath.Join(t.TempDir(), "definition.json")
+	text, err := json.Marshal(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("node", validator, "--json-path", file).CombinedOutput()
+	return string(out), err == nil
+}
+
+func TestDefinitionIsValid(t *testing.T) {
+	if out, ok := validate(t, deployed(t, &account)); !ok {
+		t.Errorf("asl-validator refuses the definition:\n%s", out)
+	}
+}
+
+func TestValidatorRefusesBrokenDefinitions(t *testing.T) {
+	for name, spoil := range map[string]func(object){
+		"a state that isn't there": func(d object) { stateNamed(t, d, "Plan")["Next"] = "Elsewhere" },
+		"a state nobody reaches":   func(d object) { d["States"].(object)["Lost"] = object{"Type": "Succeed"} },
+		"a negative timeout":       func(d object) { stateNamed(t, d, "Plan")["TimeoutSeconds"] = -1 },
+	} {
+		definition := deployed(t, &account)
+		spoil(definition)
+		if out, ok := validate(t, definition); ok || !strings.Contains(out, "nvalid") {
+			t.Errorf("%s: accepted, or refused for another reason:\n%s", name, out)
+		}
+	}
+}
+
+// The definition is a function of the settings alone, so that one person can read
+// it without deploying anything.
+func TestDefinitionFollowsTheSettings(t *testing.T) {
+	s := config.Default()
+	text, err := json.Marshal(definition(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `"HeartbeatSeconds":21600`) {
+		t.Errorf("%s", text)
+	}
+	if size := len(text); size > 64<<10 {
+		t.Errorf("%d bytes; the API takes 1 MB and a person less", size)
+	}
+}
