@@ -1,0 +1,111 @@
+// Command bench measures what Holdfast promises about speed and prints each
+// figure beside its bound. It writes the figures as JSON (a list of name,
+// value, bound, unit, ok) and exits 1 when a bound is missed; 2 when it could
+// not measure.
+//
+// Machines are noisy: a figure is a ratio taken in one run, or the best of a
+// few runs where what is asked is what the code can do.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+)
+
+// figure is one measured value. Its name says what it is, its bound which side
+// is right.
+type figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Bound float64 `json:"bound"`
+	Unit  string  `json:"unit"`
+	OK    bool    `json:"ok"`
+	least bool    // the bound is a floor, not a ceiling
+}
+
+func atLeast(name string, value, bound float64, unit string) figure {
+	return figure{name, value, bound, unit, value >= bound, true}
+}
+
+func atMost(name string, value, bound float64, unit string) figure {
+	return figure{name, value, bound, unit, value <= bound, false}
+}
+
+func main() {
+	out := flag.String("json", "", "file for the figures as JSON; empty writes none")
+	functions := flag.String("functions", "", "folder of built functions, one below it for each: <name>/bootstrap")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "bench: unexpected argument", flag.Arg(0))
+		os.Exit(2)
+	}
+	figures, err := measure(*functions)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
+	if *out != "" {
+		if err := write(*out, figures); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(2)
+		}
+	}
+	missed := 0
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, f := range figures {
+		side, verdict := "at most", "ok"
+		if f.least {
+			side = "at least"
+		}
+		if !f.OK {
+			verdict = "MISSED"
+			missed++
+		}
+		fmt.Fprintf(w, "%s\t%.4g %s\t%s %.4g\t%s\n", f.Name, f.Value, f.Unit, side, f.Bound, verdict)
+	}
+	w.Flush()
+	fmt.Printf("%d figures, %d missed\n", len(figures), missed)
+	if missed > 0 {
+		os.Exit(1)
+	}
+}
+
+// measure runs every measurement in turn: side by side they would measure each
+// other.
+func measure(functions string) ([]figure, error) {
+	var all []figure
+	for _, m := range []struct {
+		what string
+		run  func() ([]figure, error)
+	}{
+		{"the Runner's slots", slots},
+		{"the Runner's own work", ownWork},
+		{"zips and starts of the functions", func() ([]figure, error) { return starts(functions) }},
+	} {
+		begun := time.Now()
+		fmt.Fprintf(os.Stderr, "measuring %s … ", m.what)
+		f, err := m.run()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.what, err)
+		}
+		fmt.Fprintf(os.Stderr, "%.1f s\n", time.Since(begun).Seconds())
+		all = append(all, f...)
+	}
+	return all, nil
+}
+
+func write(path string, figures []figure) error {
+	b, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}

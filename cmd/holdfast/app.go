@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/internal/access"
+)
+
+// The exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// app is what the commands stand on, so that tests can run them in process.
+type app struct {
+	stdout, stderr io.Writer
+	terminal       bool // stderr is one: bars, else plain lines
+	getenv         func(string) string
+	now            func() time.Time
+	http           *http.Client
+	keys           func(ctx context.Context, table string) (access.Store, error)
+	look           time.Duration // between two looks at a running batch, at first
+	pause          time.Duration // before a failed read is tried again, at first
+
+	json bool // --json
+}
+
+// run is the whole program, but for the process around it.
+func run(ctx context.Context, args []string, a *app) int {
+	root := &cobra.Command{
+		Use:           "holdfast",
+		Short:         "Run batches of inference requests on your own AWS account",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object on stdout")
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetArgs(args)
+	key := &cobra.Command{Use: "key", Short: "Manage API keys", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	key.AddCommand(a.keyCreate())
+	root.AddCommand(a.submit(), a.status(), a.results(), key, a.config())
+
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	f, ok := errors.AsType[*failure](err)
+	if !ok { // cobra's own, about flags and arguments
+		f = &failure{exit: exitUsage, what: err.Error(), hint: "See holdfast --help."}
+	}
+	a.explain(f)
+	return f.exit
+}
+
+// failure is why a command ends with something else than 0.
+type failure struct {
+	exit  int    // 1 or 2
+	what  string // what was wrong, and where
+	hint  string // what to do about it
+	shown bool   // stdout and stderr say it already
+	err   error
+}
+
+// Error is what was wrong, in words for a person.
+func (f *failure) Error() string { return f.what }
+
+// Unwrap is the cause, if there is one.
+func (f *failure) Unwrap() error { return f.err }
+
+func usage(hint, format string, args ...any) *failure {
+	return &failure{exit: exitUsage, what: fmt.Sprintf(format, args...), hint: hint}
+}
+
+func failed(hint string, err error, format string, args ...any) *failure {
+	return &failure{exit: exitFailed, what: fmt.Sprintf(format, args...), hint: hint, err: err}
+}
+
+// explain tells a person on stderr and, with --json, a script on stdout.
+func (a *app) explain(f *failure) {
+	if f.shown {
+		return
+	}
+	fmt.Fprintf(a.stderr, "holdfast: %s\n", printable(f.what))
+	if f.hint != "" {
+		fmt.Fprintf(a.stderr, "  %s\n", printable(f.hint))
+	}
+	if a.json {
+		type fault struct {
+			Message   string `json:"message"`
+			Hint      string `json:"hint,omitempty"`
+			Code      string `json:"code,omitempty"`
+			RequestID string `json:"request_id,omitempty"`
+		}
+		out := fault{Message: f.what, Hint: f.hint}
+		if e, ok := errors.AsType[*apiError](f.err); ok {
+			out.Code, out.RequestID = e.Code, e.RequestID
+		}
+		_ = a.printJSON(map[string]fault{"error": out}) // the exit status still says it
+	}
+}
+
+// printJSON writes v as the one object on stdout.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return failed("", err, "can't write to stdout: %v", err)
+	}
+	return nil
+}
+
+// note tells a person something on stderr.
+func (a *app) note(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }

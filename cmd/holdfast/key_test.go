@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/internal/access"
+	"holdfast/internal/config"
+)
+
+func TestKeyCreate(t *testing.T) {
+	h := newHouse(t)
+	h.env[config.EnvTable] = "t"
+	r := h.run("key", "create", "--tenant", "acme", "--principal", "bob@acme.example", "--name", "ci", "--scopes", "read,admin").is(0, "won't be shown again")
+	secret := strings.TrimSuffix(r.stdout, "\n")
+	k, err := h.mem.Table.Keys.Get(t.Context(), access.HashSecret(secret))
+	if err != nil || k.Tenant != "acme" || k.Principal != "bob@acme.example" || k.Name != "ci" || len(k.Scopes) != 2 || !k.ExpiresAt.IsZero() {
+		t.Errorf("stored %+v, %v; stdout %q", k, err, r.stdout)
+	}
+	if strings.Contains(r.stderr, secret) {
+		t.Error("the secret is on stderr too")
+	}
+	// It opens the door.
+	h.env[envKey] = secret
+	h.env["unused"] = ""
+	h.run("status", "batch_unknown0000000000000001").is(1, "batch_not_found")
+}
+
+func TestKeyCreateJSON(t *testing.T) {
+	h := newHouse(t)
+	h.env[config.EnvTable] = "t"
+	var out struct {
+		Secret    string
+		Tenant    string
+		Scopes    []string
+		ExpiresAt *time.Time `json:"expires_at"`
+	}
+	h.run("key", "create", "--tenant", "acme", "--principal", "bob", "--name", "ci", "--expires", "720h", "--json").is(0).object(&out)
+	k, err := h.mem.Table.Keys.Get(t.Context(), access.HashSecret(out.Secret))
+	if err != nil || out.Tenant != "acme" || strings.Join(out.Scopes, ",") != "submit,read" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if out.ExpiresAt == nil || !out.ExpiresAt.Equal(k.ExpiresAt) || time.Until(k.ExpiresAt) < 719*time.Hour {
+		t.Errorf("expires %v, stored %v", out.ExpiresAt, k.ExpiresAt)
+	}
+}
+
+func TestKeyCreateRefusals(t *testing.T) {
+	h := newHouse(t)
+	h.env[config.EnvTable] = "t"
+	all := func(change ...string) []string {
+		args := []string{"key", "create", "--tenant", "acme", "--principal", "bob", "--name", "ci"}
+		return append(args, change...)
+	}
+	h.run("key", "create").is(2, "tenant", "principal", "name")
+	h.run(all("--tenant", "A/B", "--scopes", "write", "--expires", "-1h")...).is(2, "tenant: ", "scopes: ", "expires: ")
+	h.run(all("--expires", "soon")...).is(2, "--expires soon")
+	h.run(all("extra")...).is(2)
+	delete(h.env, config.EnvTable)
+	h.run(all()...).is(2, config.EnvTable)
+}
+
+type brokenKeys struct{ access.Store }
+
+func (brokenKeys) Put(context.Context, access.Key) error { return errors.New("AccessDenied") }
+
+func TestKeyThatCannotBeStored(t *testing.T) {
+	var out, errs strings.Builder
+	code := run(t.Context(), []string{"key", "create", "--tenant", "acme", "--principal", "bob", "--name", "ci"}, &app{
+		stdout: &out, stderr: &errs, now: time.Now, getenv: func(string) string { return "t" },
+		keys: func(context.Context, string) (access.Store, error) { return brokenKeys{}, nil },
+	})
+	if code != 1 || out.String() != "" || !strings.Contains(errs.String(), "AccessDenied") || !strings.Contains(errs.String(), "credentials") {
+		t.Errorf("%d, %q, %q: a secret that opens nothing must not be shown", code, &out, &errs)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	h := newHouse(t)
+	h.env["HOLDFAST_LEASE"] = "80s"
+	r := h.run("config").is(0)
+	if !strings.Contains(r.stdout, "HOLDFAST_LEASE") || !strings.Contains(r.stdout, "1m20s") {
+		t.Errorf("%s", r.stdout)
+	}
+	var out struct{ Settings []config.Row }
+	h.run("config", "--json").is(0).object(&out)
+	if len(out.Settings) != len(config.Rows(config.Default())) {
+		t.Errorf("%d settings", len(out.Settings))
+	}
+	h.env["HOLDFAST_LEASE"], h.env["HOLDFAST_PART_LINES"] = "soon", "0"
+	h.run("config").is(2, "HOLDFAST_LEASE", "HOLDFAST_PART_LINES")
+}
+
+func TestUsage(t *testing.T) {
+	h := newHouse(t)
+	h.run("bogus").is(2, "bogus", "--help")
+	h.run("key", "bogus").is(2)
+	if r := h.run("--help").is(0); !strings.Contains(r.stdout, "submit") || r.stderr != "" {
+		t.Errorf("%q, %q", r.stdout, r.stderr)
+	}
+	if r := h.run().is(0); !strings.Contains(r.stdout, "submit") {
+		t.Errorf("%q", r.stdout)
+	}
+}

@@ -1,0 +1,47 @@
+// Command holdfast submits batches and shows what became of them.
+//
+//	holdfast submit requests.jsonl --wait
+//	holdfast status batch_…
+//	holdfast results batch_… --output out.jsonl --errors err.jsonl
+//	holdfast key create --tenant acme --principal ann@acme.example --name ci
+//	holdfast config
+//
+// submit, status and results speak HTTP to the API at HOLDFAST_URL with the key
+// in HOLDFAST_API_KEY, as any OpenAI client would. key create writes to the
+// table HOLDFAST_TABLE with the caller's AWS credentials.
+//
+// What a script wants is on stdout, what a person wants to know on stderr. The
+// exit status is 0 when the command did what it says (for a batch that has
+// ended: completed), 1 when it failed (a batch: failed, expired, cancelled),
+// and 2 when it was called wrongly.
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = time.Minute // API Gateway gives up after 30 s
+	code := run(ctx, os.Args[1:], &app{
+		stdout:   os.Stdout,
+		stderr:   os.Stderr,
+		terminal: term.IsTerminal(int(os.Stderr.Fd())),
+		getenv:   os.Getenv,
+		now:      time.Now,
+		http:     &http.Client{Transport: transport},
+		keys:     openKeys,
+		look:     time.Second,
+		pause:    500 * time.Millisecond,
+	})
+	stop()
+	os.Exit(code)
+}

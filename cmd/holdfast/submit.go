@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime/multipart"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/internal/config"
+	"holdfast/internal/openai"
+)
+
+type submission struct {
+	file     string
+	endpoint string
+	window   string
+	metadata []string
+	wait     bool
+}
+
+func (a *app) submit() *cobra.Command {
+	var s submission
+	c := &cobra.Command{
+		Use:   "submit FILE",
+		Short: "Upload a file of requests and start a batch of it",
+		Long: `Upload a JSONL file of requests (OpenAI Batch shape) and start a batch of it.
+
+With --wait the command stays until the batch has ended and shows its counts,
+its first results and where its files are. Interrupting it does not stop the
+batch.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s.file = args[0]
+			return a.runSubmit(c.Context(), s)
+		},
+	}
+	c.Flags().StringVar(&s.endpoint, "endpoint", "", "endpoint of every line (default: the url of the file's first line)")
+	c.Flags().StringVar(&s.window, "window", "24h", "completion window")
+	c.Flags().StringArrayVar(&s.metadata, "metadata", nil, "key=value kept with the batch (repeatable)")
+	c.Flags().BoolVar(&s.wait, "wait", false, "wait for the end of the batch")
+	return c
+}
+
+func (a *app) runSubmit(ctx context.Context, s submission) error {
+	create := openai.CreateBatch{Endpoint: s.endpoint, CompletionWindow: s.window}
+	for _, pair := range s.metadata {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" {
+			return usage("For example --metadata project=eval.", "--metadata %s is not key=value", pair)
+		}
+		if create.Metadata == nil {
+			create.Metadata = map[string]string{}
+		}
+		create.Metadata[k] = v
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	f, size, err := openInput(s.file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if create.Endpoint == "" {
+		if create.Endpoint, err = firstURL(f, s.file); err != nil {
+			return err
+		}
+	}
+
+	started := a.now()
+	var file openai.File
+	if err := a.upload(ctx, c, f, size, filepath.Base(s.file), &file); err != nil {
+		return c.trouble("upload "+s.file, err)
+	}
+	create.InputFileID = file.ID
+	body, err := json.Marshal(create)
+	if err != nil {
+		return failed("", err, "create a batch: %v", err)
+	}
+	var b openai.Batch
+	if err := c.post(ctx, "/v1/batches", "application/json", bytes.NewReader(body), int64(len(body)), &b); err != nil {
+		return c.trouble("create a batch of "+file.ID, err)
+	}
+	if !s.wait {
+		if a.json {
+			return a.printJSON(b)
+		}
+		a.note("Batch %s is %s. See how it goes: holdfast status %[1]s", b.ID, b.Status)
+		return a.print("%s\n", b.ID)
+	}
+	a.note("Batch %s created from %s", b.ID, file.ID)
+	b, err = a.wait(ctx, c, b)
+	if err != nil {
+		if ctx.Err() != nil {
+			return failed("See how it goes: holdfast status "+b.ID, ctx.Err(), "interrupted; batch %s goes on without you", b.ID)
+		}
+		return c.trouble("wait for "+b.ID, err)
+	}
+	return a.conclude(ctx, c, b, a.now().Sub(started))
+}
+
+// openInput opens a file that one request can carry.
+func openInput(name string) (*os.File, int64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, failed("", err, "can't read the input: %v", err)
+	}
+	info, err := f.Stat()
+	most := config.Default().DirectBytes
+	switch {
+	case err != nil:
+		err = failed("", err, "can't read the input: %v", err)
+	case !info.Mode().IsRegular():
+		err = failed("", nil, "can't submit %s: it is not a regular file", name)
+	case info.Size() == 0:
+		err = failed("Put one request on each line; docs and examples are in the README.", nil, "can't submit %s: it is empty", name)
+	case info.Size() > most:
+		err = failed("Larger uploads come with the Uploads API, which this version does not have yet. Until then split the file into several batches.",
+			nil, "can't submit %s: it has %d bytes, and one request carries %d at most", name, info.Size(), most)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// firstURL reads what endpoint the file is for, and rewinds it. The server
+// checks every line; this only finds a default.
+func firstURL(f *os.File, name string) (string, error) {
+	const hint = "Say it with --endpoint, for example --endpoint /v1/chat/completions."
+	r := bufio.NewReader(f)
+	for n := 1; ; n++ {
+		line, err := r.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", failed("", err, "can't read the input: %v", err)
+		}
+		if n == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			if err != nil {
+				return "", failed("Put one request on each line.", nil, "can't submit %s: it has blank lines only", name)
+			}
+			continue
+		}
+		var first struct {
+			URL string `json:"url"`
+		}
+		if json.Unmarshal(line, &first) != nil || first.URL == "" {
+			return "", failed(hint, nil, "can't tell the endpoint of %s: line %d is not a JSON object with a url", name, n)
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return "", failed("", err, "can't read the input: %v", err)
+		}
+		return first.URL, nil
+	}
+}
+
+// upload sends the file as one multipart request, straight from the disk.
+func (a *app) upload(ctx context.Context, c *client, f io.Reader, size int64, name string, file *openai.File) error {
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	if err := w.WriteField("purpose", openai.PurposeBatch); err != nil {
+		return err
+	}
+	if _, err := w.CreateFormFile("file", name); err != nil {
+		return err
+	}
+	head := bytes.Clone(form.Bytes())
+	form.Reset()
+	if err := w.Close(); err != nil {
+		return err
+	}
+	bar := a.newBar("uploading", size, true)
+	defer bar.finish()
+	// A file that grows meanwhile must not break the announced length.
+	body := io.MultiReader(bytes.NewReader(head), bar.reader("uploading", io.LimitReader(f, size)), &form)
+	length := int64(len(head)) + size + int64(form.Len())
+	return c.post(ctx, "/v1/files", w.FormDataContentType(), body, length, file)
+}
+
+// wait looks at the batch until it has ended, less often the longer it takes.
+// On an error b is the batch as last seen.
+func (a *app) wait(ctx context.Context, c *client, b openai.Batch) (openai.Batch, error) {
+	var bar *bar
+	defer func() { bar.finish() }()
+	status := ""
+	for look := a.look; ; look = min(look+look/10, 10*a.look) {
+		n := b.RequestCounts
+		if bar == nil && n.Total > 0 {
+			bar = a.newBar(b.Status, int64(n.Total), false)
+		}
+		if bar == nil && b.Status != status {
+			a.note("  %s", b.Status)
+		}
+		status = b.Status
+		bar.set(status, int64(n.Completed+n.Failed))
+		if terminal(b.Status) {
+			return b, nil
+		}
+		select {
+		case <-ctx.Done():
+			return b, ctx.Err()
+		case <-time.After(look):
+		}
+		var next openai.Batch
+		if err := c.get(ctx, "/v1/batches/"+b.ID, &next); err != nil {
+			return b, err
+		}
+		b = next
+	}
+}
+
+func terminal(status string) bool {
+	switch status {
+	case openai.StatusCompleted, openai.StatusFailed, openai.StatusExpired, openai.StatusCancelled:
+		return true
+	}
+	return false
+}

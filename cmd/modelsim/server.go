@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxBody bounds a request: no line is larger than 10 MiB.
+const maxBody = 16 << 20
+
+// server answers like a model would, on request badly, and counts.
+type server struct {
+	latency time.Duration
+	sigma   float64
+	seen    ledger
+}
+
+func newServer(latency time.Duration, sigma float64) http.Handler {
+	s := &server{latency: latency, sigma: sigma}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, http.StatusOK, map[string]any{"object": "list", "data": []any{map[string]any{"id": "sim", "object": "model", "created": 0, "owned_by": "modelsim"}}})
+	})
+	mux.HandleFunc("GET /sim/requests", s.requests)
+	mux.HandleFunc("POST /sim/reset", func(w http.ResponseWriter, r *http.Request) {
+		s.seen.reset()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("POST /v1/", s.complete)
+	return mux
+}
+
+func (s *server) requests(w http.ResponseWriter, r *http.Request) {
+	reply(w, http.StatusOK, s.seen.of(r.URL.Query().Get("batch")))
+}
+
+// complete is every POST under /v1/.
+func (s *server) complete(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "request body could not be read")
+		return
+	}
+	sum := sha256.Sum256(body)
+	try := s.seen.begin(r.Header.Get("X-Batch-ID"), r.Header.Get("X-Batch-Line"), hex.EncodeToString(sum[:]))
+	defer s.seen.end(r.Header.Get("X-Batch-ID"))
+	w.Header().Set("X-Request-Id", "sim-"+hex.EncodeToString(sum[:6])+"-"+strconv.Itoa(try))
+
+	var req struct {
+		Model string `json:"model"`
+	}
+	if err := json.Unmarshal(body, &req); err != nil {
+		refuse(w, http.StatusBadRequest, "request body is not a JSON object")
+		return
+	}
+	wait := s.wait()
+	if ms, ok := number(req.Model, "sim-slow-"); ok {
+		wait = time.Duration(ms) * time.Millisecond
+	}
+	if req.Model == "sim-hang" {
+		wait = time.Hour
+	}
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	switch {
+	case req.Model == "sim-400":
+		refuse(w, http.StatusBadRequest, "this model refuses every request")
+	case req.Model == "sim-429", req.Model == "sim-429-once" && try == 1:
+		w.Header().Set("Retry-After-Ms", "50")
+		refuse(w, http.StatusTooManyRequests, "slow down")
+	case req.Model == "sim-500":
+		refuse(w, http.StatusInternalServerError, "this model is broken")
+	case req.Model == "sim-nonjson":
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, "<html>\n\t<body>\"not\" JSON\\</body>\n</html>\n")
+	case req.Model == "sim-reset":
+		panic(http.ErrAbortHandler)
+	default:
+		size, _ := number(req.Model, "sim-large-")
+		answer(w, r.URL.Path, req.Model, hex.EncodeToString(sum[:]), len(body), size)
+	}
+}
+
+// wait draws a latency.
+func (s *server) wait() time.Duration {
+	if s.sigma == 0 {
+		return s.latency
+	}
+	return time.Duration(float64(s.latency) * math.Exp(s.sigma*rand.NormFloat64()))
+}
+
+// answer writes a reply of the endpoint's shape that names the hash of what
+// was asked, so that a reader can match replies to requests.
+func answer(w http.ResponseWriter, path, model, sum string, in, size int) {
+	const out = 12
+	text := "You sent " + sum
+	if size > len(text) {
+		text += " " + strings.Repeat("x", size-len(text))
+	}
+	prompt := in/4 + 1
+	switch path {
+	case "/v1/embeddings":
+		reply(w, http.StatusOK, map[string]any{
+			"object": "list", "model": model,
+			"data":  []any{map[string]any{"object": "embedding", "index": 0, "embedding": []float64{0.25, -0.5, 1}}},
+			"usage": map[string]int{"prompt_tokens": prompt, "total_tokens": prompt},
+		})
+	case "/v1/responses":
+		reply(w, http.StatusOK, map[string]any{
+			"id": "resp_" + sum[:24], "object": "response", "created_at": 0, "status": "completed", "model": model,
+			"output": []any{map[string]any{"type": "message", "role": "assistant", "status": "completed",
+				"content": []any{map[string]any{"type": "output_text", "text": text, "annotations": []any{}}}}},
+			"usage": map[string]any{"input_tokens": prompt, "output_tokens": out, "total_tokens": prompt + out,
+				"input_tokens_details": map[string]int{"cached_tokens": 0}, "output_tokens_details": map[string]int{"reasoning_tokens": 0}},
+		})
+	default:
+		reply(w, http.StatusOK, map[string]any{
+			"id": "chatcmpl-" + sum[:24], "object": "chat.completion", "created": 0, "model": model,
+			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop",
+				"message": map[string]any{"role": "assistant", "content": text}}},
+			"usage": map[string]int{"prompt_tokens": prompt, "completion_tokens": out, "total_tokens": prompt + out},
+		})
+	}
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(b.Bytes())
+}
+
+func refuse(w http.ResponseWriter, status int, message string) {
+	kind := "invalid_request_error"
+	if status >= 500 {
+		kind = "server_error"
+	}
+	reply(w, status, map[string]any{"error": map[string]any{"message": message, "type": kind, "param": nil, "code": nil}})
+}
+
+// number reads the count that follows prefix in a model's name.
+func number(model, prefix string) (int, bool) {
+	rest, ok := strings.CutPrefix(model, prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(rest)
+	if err != nil || n < 0 || n > 64<<20 {
+		return 0, false
+	}
+	return n, true
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func post(t *testing.T, url, path, line, body string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Batch-ID", "b")
+	req.Header.Set("X-Batch-Line", line)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
+}
+
+func TestBehaviours(t *testing.T) {
+	s := httptest.NewServer(newServer(0, 0))
+	t.Cleanup(s.Close)
+	for _, tt := range []struct {
+		path, model string
+		want        []int // statuses of successive tries
+		json        bool
+		text        string
+	}{
+		{"/v1/chat/completions", "sim", []int{200, 200}, true, "chat.completion"},
+		{"/v1/embeddings", "sim", []int{200}, true, "embedding"},
+		{"/v1/responses", "sim", []int{200}, true, "output_text"},
+		{"/v1/chat/completions", "sim-slow-1", []int{200}, true, "usage"},
+		{"/v1/chat/completions", "sim-400", []int{400, 400}, true, "invalid_request_error"},
+		{"/v1/chat/completions", "sim-429-once", []int{429, 200, 200}, true, ""},
+		{"/v1/chat/completions", "sim-429", []int{429, 429}, true, "slow down"},
+		{"/v1/chat/completions", "sim-500", []int{500}, true, "server_error"},
+		{"/v1/chat/completions", "sim-nonjson", []int{200}, false, "<html>"},
+	} {
+		t.Run(tt.path+" "+tt.model, func(t *testing.T) {
+			for i, want := range tt.want {
+				resp, body := post(t, s.URL, tt.path, tt.path+tt.model, `{"model":"`+tt.model+`"}`)
+				if resp.StatusCode != want || json.Valid([]byte(body)) != tt.json || !strings.Contains(body, tt.text) {
+					t.Errorf("try %d: %d %s", i+1, resp.StatusCode, body)
+				}
+				if want == 429 && resp.Header.Get("Retry-After-Ms") == "" {
+					t.Error("429 without Retry-After-Ms")
+				}
+			}
+		})
+	}
+	if _, body := post(t, s.URL, "/v1/completions", "large", `{"model":"sim-large-100000"}`); len(body) < 100000 {
+		t.Errorf("large reply has %d bytes", len(body))
+	}
+	if resp, _ := post(t, s.URL, "/v1/completions", "bad", `not json`); resp.StatusCode != 400 {
+		t.Errorf("bad body: %d", resp.StatusCode)
+	}
+	if _, err := http.Post(s.URL+"/v1/x", "", strings.NewReader(`{"model":"sim-reset"}`)); err == nil {
+		t.Error("sim-reset answered")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/v1/x", strings.NewReader(`{"model":"sim-hang"}`))
+	if _, err := http.DefaultClient.Do(req); err == nil {
+		t.Error("sim-hang answered")
+	}
+}
+
+func TestLedgerCountsTriesAndHashes(t *testing.T) {
+	s := httptest.NewServer(newServer(0, 0))
+	t.Cleanup(s.Close)
+	post(t, s.URL, "/v1/chat/completions", "3", `{"model":"sim"}`)
+	post(t, s.URL, "/v1/chat/completions", "3", `{"model":"sim"}`)
+	post(t, s.URL, "/v1/chat/completions", "4", `{"model":"sim"}`)
+	read := func() (a account) {
+		resp, err := http.Get(s.URL + "/sim/requests?batch=b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	a := read()
+	// printf '{"model":"sim"}' | sha256sum
+	const sum = "802ed017a5a6d4209e0aea4c6069d0f1e56ddae37100c663cc61258c073dcf3a"
+	if a.Requests != 3 || a.Lines["3"].Tries != 2 || a.Lines["4"].Tries != 1 || a.InFlight != 0 || a.MaxInFlight != 1 {
+		t.Errorf("%+v", a)
+	}
+	if a.Lines["3"].Sum != sum {
+		t.Errorf("hash %s, want %s", a.Lines["3"].Sum, sum)
+	}
+	if resp, err := http.Post(s.URL+"/sim/reset", "", nil); err != nil || resp.StatusCode != 204 {
+		t.Fatal(resp, err)
+	}
+	if a := read(); a.Requests != 0 || len(a.Lines) != 0 {
+		t.Errorf("after reset: %+v", a)
+	}
+}
+
+func TestRunRefusesOtherAddresses(t *testing.T) {
+	for _, l := range []string{"0.0.0.0:0", "nowhere", "example.com:80", ":0"} {
+		if err := run(l, 0, 0); err == nil {
+			t.Errorf("%q was accepted", l)
+		}
+	}
+}
