@@ -1,0 +1,58 @@
+# Everything is a script under localstack/; this file only names it. `make` or `make help` lists the targets.
+
+# The Node versions this was tried with run the CDK's runtime well; its notices would bury our own lines.
+export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION = 1
+export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION = 1
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help doctor demo up down logs test check bench deploy tools lock FORCE
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { sub("%", "<function>", $$1); printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  HOLDFAST_PORT, HOLDFAST_MODEL_PORT   ports of the local stack (4566, 4567)'
+	@echo '  UPSTREAM_URL                         an OpenAI-compatible server instead of the simulated one (up, demo)'
+	@echo '  BATCH_LINES                          lines of the demo batch (2000)'
+	@echo '  BATCH_MODEL                          model the demo asks for, with UPSTREAM_URL'
+	@echo '  V=1                                  show what every stage says'
+
+doctor: ## name what this machine lacks and how to get it
+	@sh localstack/doctor.sh
+
+demo: ## a batch of 2,000 lines through the whole stack, on this machine; leaves the stack up
+	@bash localstack/demo.sh
+
+up: ## the local stack, without a batch; writes .local/env for other programs
+	@bash localstack/up.sh
+
+down: ## end the local stack wholly; tools and builds stay
+	@bash localstack/down.sh
+
+logs: ## what the functions of the local stack logged
+	@bash localstack/function.sh logs
+
+invoke-%: FORCE ## send a function of the local stack its sample event from events/ (EVENT=file: another)
+	@bash localstack/function.sh invoke $* $(EVENT)
+
+test: ## everything, from formatting to the end-to-end tests, on a stack of its own
+	@bash localstack/test.sh
+
+check: ## under a minute: formatting, vet and the tests that need no stack
+	@bash localstack/source.sh check
+
+bench: ## measure, print each figure beside its bound, write .local/bench.json
+	@bash localstack/binaries.sh locked functions host
+	@bash localstack/binaries.sh locked commands bench
+	@.local/bin/bench --json .local/bench.json --functions "$$(bash localstack/binaries.sh folder)"
+
+deploy: ## deploy to your AWS account; needs HOLDFAST_UPSTREAM_URL
+	@bash localstack/account.sh
+
+tools: ## install the locked tools into .local/tools
+	@bash localstack/tools.sh locked
+
+lock: ## make localstack/requirements.txt anew from requirements.in
+	@bash localstack/tools.sh lock
+
+FORCE:

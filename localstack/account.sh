@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Deploys to a real AWS account: the one that your AWS credentials, profile and region name. arm64 functions.
+. "$(dirname "$0")/settings.sh"
+
+if [ -n "${AWS_ENDPOINT_URL:-}" ]; then
+  die "this shell points at a local stack (AWS_ENDPOINT_URL=$AWS_ENDPOINT_URL): open a new one to deploy to an account"
+fi
+[ -n "${HOLDFAST_UPSTREAM_URL:-}" ] || die 'which model server should the batches go to? For example:
+  HOLDFAST_UPSTREAM_URL=https://models.example.com make deploy
+It is the base URL of an OpenAI-compatible server, without /v1. If it wants a bearer token, keep that in
+Secrets Manager and name the secret: HOLDFAST_UPSTREAM_SECRET=holdfast/upstream'
+
+sh localstack/doctor.sh
+bash localstack/tools.sh locked
+echo 'building the functions for arm64 and the app (minutes when it is the first time)'
+bash localstack/binaries.sh locked functions arm64
+bash localstack/binaries.sh locked infra
+bash localstack/binaries.sh locked commands holdfast
+
+outputs="$root/.local/outputs.json"
+cdk=("$tools_dir/node_modules/.bin/cdk" --no-notices)
+printf 'upstream   %s\naccount    %s\nregion     %s\n' "$HOLDFAST_UPSTREAM_URL" "${CDK_DEFAULT_ACCOUNT:-that of your credentials${AWS_PROFILE:+ (profile $AWS_PROFILE)}}" \
+  "${AWS_REGION:-${AWS_DEFAULT_REGION:-that of your profile}}"
+"${cdk[@]}" deploy Holdfast --app "$build_dir/infra" --output "$root/.local/cdk.out" --outputs-file "$outputs" \
+  --context functions="$build_dir/arm64" --context architecture=arm64 || die "
+The deploy failed. If the account was never used with CDK in this region:
+  $tools_dir/node_modules/.bin/cdk bootstrap aws://ACCOUNT/REGION"
+
+output() { python -c 'import json, sys; print(json.load(open(sys.argv[1]))["Holdfast"][sys.argv[2]])' "$outputs" "$1"; }
+printf '\nDeployed; all outputs are in %s. Next, an API key and a first batch:\n\n' "$outputs"
+printf '  HOLDFAST_TABLE=%s %s key create --tenant TENANT --principal YOU@EXAMPLE.COM --scopes submit,read --name first\n' "$(output TableName)" "$bin_dir/holdfast"
+printf '  HOLDFAST_URL=%s HOLDFAST_API_KEY=<that key> %s submit FILE.jsonl --wait\n' "$(output ApiUrl)" "$bin_dir/holdfast"

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Invokes a deployed function with a sample event, or prints what the functions logged.
+
+  function.py invoke OUTPUTS NAME EVENT.json     exit 1 when the function answers with an error
+  function.py logs   OUTPUTS [NAME...]           the last lines of each
+
+NAME is the folder under functions/. AWS_ENDPOINT_URL says where, as for every client.
+"""
+
+import base64
+import json
+import sys
+
+import botocore.config
+import botocore.session
+
+LINES = 100  # per function
+
+
+def client(service):
+    return botocore.session.get_session().create_client(service, config=botocore.config.Config(read_timeout=900, retries={"total_max_attempts": 1}))
+
+
+def deployed(outputs):
+    """Folder name -> function name, from the stack's outputs such as WorkFunctionName."""
+    with open(outputs, encoding="utf-8") as file:
+        stack = json.load(file)["Holdfast"]
+    end = "FunctionName"
+    return {key[: -len(end)].lower(): value for key, value in stack.items() if key.endswith(end)}
+
+
+def invoke(outputs, name, event):
+    functions = deployed(outputs)
+    if name not in functions:
+        sys.exit(f"no function {name}; there are {', '.join(sorted(functions))}")
+    with open(event, "rb") as file:
+        answer = client("lambda").invoke(FunctionName=functions[name], Payload=file.read(), LogType="Tail")
+    print(base64.b64decode(answer.get("LogResult", "")).decode("utf-8", "replace").rstrip(), file=sys.stderr)
+    print(answer["Payload"].read().decode("utf-8", "replace"))
+    return 1 if answer.get("FunctionError") else 0
+
+
+def logs(outputs, *names):
+    service = client("logs")
+    for name, function in sorted(deployed(outputs).items()):
+        if names and name not in names:
+            continue
+        print(f"==> {name} ({function})")
+        events, token = [], {}
+        while True:
+            try:
+                page = service.filter_log_events(logGroupName=f"/aws/lambda/{function}", **token)
+            except service.exceptions.ResourceNotFoundException:
+                break
+            events = (events + page["events"])[-LINES:]
+            if not page.get("nextToken"):
+                break
+            token = {"nextToken": page["nextToken"]}
+        for event in events:
+            print(event["message"].rstrip())
+    return 0
+
+
+if __name__ == "__main__":
+    verbs = {"invoke": (invoke, 3, 3), "logs": (logs, 1, 100)}
+    if len(sys.argv) < 2 or sys.argv[1] not in verbs or not verbs[sys.argv[1]][1] <= len(sys.argv) - 2 <= verbs[sys.argv[1]][2]:
+        sys.exit(__doc__)
+    sys.exit(verbs[sys.argv[1]][0](*sys.argv[2:]))

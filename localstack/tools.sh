@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Installs the locked Python and Node tools into .local/tools; does nothing while the lock files are the installed ones.
+# `tools.sh lock` makes the Python lock file anew from requirements.in.
+. "$(dirname "$0")/settings.sh"
+
+# current STAMP FILE...: whether the stamp was written for exactly these files.
+current() {
+  local stamp=$1
+  shift
+  [ -s "$stamp" ] && [ "$(cat "$stamp")" = "$(digest "$@")" ]
+}
+
+python_tools() {
+  local stamp="$tools_dir/python.lock"
+  # A venv breaks when the Python it was made from goes away, so look that it runs.
+  if current "$stamp" localstack/requirements.txt && "$tools_dir/venv/bin/python" -c '' 2>/dev/null; then return; fi
+  rm -rf "$tools_dir/venv" "$stamp"
+  python3 -m venv "$tools_dir/venv"
+  "$tools_dir/venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r localstack/requirements.txt
+  digest localstack/requirements.txt >"$stamp"
+}
+
+node_tools() {
+  local stamp="$tools_dir/node.lock"
+  if current "$stamp" localstack/package.json localstack/package-lock.json && [ -x "$tools_dir/node_modules/.bin/cdk" ]; then return; fi
+  rm -rf "$tools_dir/node_modules" "$stamp"
+  cp localstack/package.json localstack/package-lock.json "$tools_dir/"
+  npm ci --prefix "$tools_dir" --no-audit --no-fund --no-update-notifier --loglevel=error
+  digest localstack/package.json localstack/package-lock.json >"$stamp"
+}
+
+case ${1:-install} in
+  install)
+    mkdir -p "$tools_dir"
+    python_tools
+    node_tools
+    ;;
+  locked) # install, but one terminal at a time: demo and tests share the folder
+    python3 localstack/process.py lock "$root/.local/tools.lock" -- bash "$0" install
+    ;;
+  lock)
+    header=$(sed -n '/^#/p' localstack/requirements.txt | sed -n '1,2p')
+    python3 -m venv "$root/.local/uv"
+    "$root/.local/uv/bin/python" -m pip install --quiet --disable-pip-version-check uv
+    "$root/.local/uv/bin/uv" pip compile --quiet --universal --generate-hashes --no-header --python-version 3.10 --upgrade \
+      localstack/requirements.in -o "$root/.local/requirements.txt"
+    { printf '%s\n' "$header"; cat "$root/.local/requirements.txt"; } >localstack/requirements.txt
+    rm -rf "$root/.local/uv" "$root/.local/requirements.txt"
+    ;;
+  *) die "usage: tools.sh [install|locked|lock]" ;;
+esac

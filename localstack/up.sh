@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Brings the local stack up, or up to date: emulator, deployed app, model server, an API key, the environment file.
+# Sourced by demo.sh and test.sh for its `up`.
+# shellcheck source=settings.sh
+. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+# shellcheck source=stage.sh
+. "$root/localstack/stage.sh"
+
+doctor() {
+  local began
+  began=$(stage_now)
+  sh localstack/doctor.sh || exit 1
+  stage_ended doctor "$began"
+}
+
+prepare() {
+  stage tools bash localstack/tools.sh locked
+  stage certificate bash localstack/certificate.sh
+}
+
+build() {
+  stage functions bash localstack/binaries.sh locked functions host
+  stage commands bash localstack/binaries.sh locked commands
+  stage infra bash localstack/binaries.sh locked infra
+}
+
+deploy() {
+  stage emulator bash localstack/emulator.sh start
+  stage model bash localstack/model.sh start
+  stage bootstrap bash localstack/stack.sh bootstrap
+  stage deploy bash localstack/stack.sh deploy
+  stage key bash localstack/stack.sh key
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  doctor
+  prepare
+  build
+  deploy
+  stage_table
+  # shellcheck source=/dev/null
+  (. "$local_dir/env" && printf 'The stack is up: %s\n  model  %s\n  load   . %s\n  end    make down\n' "$HOLDFAST_URL" "$MODEL_URL" "$local_dir/env")
+fi
