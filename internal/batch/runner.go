@@ -130,10 +130,10 @@ func (o RunnerOptions) withDefaults() (RunnerOptions, error) {
 		}
 	}
 	if o.Lease < 4*o.Heartbeat {
-		faults = append(faults, errors.New("Lease must be at least 4 times Heartbeat: three may fail before a live worker is robbed"))
+		faults = append(faults, errors.New("option Lease must be at least 4 times Heartbeat: three may fail before a live worker is robbed"))
 	}
 	if o.Lease+o.Skew > maxHide {
-		faults = append(faults, errors.New("Lease and Skew together must be at most 12h: a bounced message is hidden that long"))
+		faults = append(faults, errors.New("options Lease and Skew together must be at most 12h: a bounced message is hidden that long"))
 	}
 	return o, errors.Join(faults...)
 }
