@@ -49,6 +49,9 @@ func TestOnlyImporters(t *testing.T) {
 	seen := 0
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
+		if fields[0] == "holdfast/localstack/e2e/canary" {
+			continue // a test's program, which must call what nothing else may
+		}
 		for _, path := range fields[1:] {
 			_, service, is := strings.Cut(path, "github.com/aws/aws-sdk-go-v2/service/")
 			if !is {
