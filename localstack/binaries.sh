@@ -13,7 +13,7 @@ functions() {
   for source in functions/*/main.go; do
     [ -f "$source" ] || die "no functions under functions/"
     name=$(basename "$(dirname "$source")")
-    CGO_ENABLED=0 GOOS=$os GOARCH=$architecture go build -trimpath -tags lambda.norpc -ldflags='-s -w' -o "$folder/$name/bootstrap" "./functions/$name"
+    GOOS=$os GOARCH=$architecture go build -tags lambda.norpc -ldflags='-s -w' -o "$folder/$name/bootstrap" "./functions/$name"
   done
 }
 
@@ -36,7 +36,7 @@ case ${1:-} in
     shift
     [ "$#" -gt 0 ] || set -- holdfast modelsim
     mkdir -p "$bin_dir"
-    go build -trimpath -o "$bin_dir/" "${@/#/./cmd/}"
+    go build -o "$bin_dir/" "${@/#/./cmd/}"
     ;;
   locked) # locked ARGUMENT...: one terminal at a time, since demo and tests share the folders
     shift

@@ -31,11 +31,13 @@ build_dir="$root/.local/build"
 bin_dir="$root/.local/bin"
 export HOLDFAST_NODE_MODULES="$tools_dir/node_modules"
 
-# Go: a commit alone must not change a binary, or each would be deployed again.
+# Go: one set of flags for functions, commands, app and tests, so that each dependency is compiled once; and no stamp
+# of the commit, or every commit would be deployed again.
 case " ${GOFLAGS:-} " in
-  *' -buildvcs=false '*) ;;
-  *) export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false" ;;
+  *' -buildvcs=false -trimpath '*) ;;
+  *) export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false -trimpath" ;;
 esac
+export CGO_ENABLED=0
 
 # The venv's Python where there is one; any other will do for process.py, which must run before and after.
 python_path() { if [ -x "$tools_dir/venv/bin/python" ]; then echo "$tools_dir/venv/bin/python"; else echo python3; fi; }

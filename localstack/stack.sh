@@ -63,7 +63,7 @@ environment() {
   HOLDFAST_STATE_MACHINE_ARN=$(output StateMachineArn)
   HOLDFAST_API_KEY=''
   if [ -s "$stack_dir/key.json" ]; then
-    HOLDFAST_API_KEY=$(python -c 'import json, sys; key = json.load(open(sys.argv[1])); print(key.get("key") or key["secret"])' "$stack_dir/key.json")
+    HOLDFAST_API_KEY=$(python -c 'import json, sys; key = json.load(open(sys.argv[1])); print(key["secret"])' "$stack_dir/key.json")
   fi
   (
     umask 077
