@@ -167,6 +167,9 @@ func ValidateMetadata(m map[string]string) error {
 		return InvalidMetadata(fmt.Sprintf("it has %d pairs; the most is %d", len(m), MaxMetadataPairs))
 	}
 	for k, v := range m {
+		if k == "" {
+			return InvalidMetadata("a key is empty")
+		}
 		if n := utf8.RuneCountInString(k); n > MaxMetadataKey {
 			return InvalidMetadata(fmt.Sprintf("the key %s has %d characters; the most is %d", clip(k), n, MaxMetadataKey))
 		}

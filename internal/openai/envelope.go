@@ -2,9 +2,7 @@ package openai
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"math/bits"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,39 +18,50 @@ type span struct{ from, to int }
 func (s span) of(b []byte) []byte { return b[s.from:s.to] }
 
 // parser reads one line. One pass over it notes where the members are, how deep it
-// goes, and its outline: the line without what plain characters its strings hold.
-// Then the JSON library judges the outline, which is valid JSON if and only if the
-// line is, and of a usual line a tenth. Until it has, nothing that was noted counts.
+// goes, and its outline: the line without what its strings hold, without most
+// of its digits and spaces. Then the JSON library judges the outline, which is valid
+// JSON if and only if the line is, and of a usual line a tenth. Until it has, nothing
+// that was noted counts. FuzzParseLine holds "if and only if" against the library.
 //
-// The outline lacks only two kinds of bytes. Within quotes, those that are at least
-// 0x20, no quote and no part of an escape: they may be anything in JSON, given that
-// the line is known to be valid UTF-8. And outside, space that follows a
-// bracket, a comma, a colon or a string, which nothing can run into.
+// The outline differs from the line by three things:
+//   - A string is "". One that is no JSON string, because a control character, a
+//     backslash without an escape, or no end is in it, is a quote at which
+//     the outline ends. (That the line is valid UTF-8 is known.)
+//   - Space is left out that follows a bracket, a comma, a colon or a string, which
+//     nothing can run into.
+//   - 1 stands for every digit but 0, and digits that follow one directly are left
+//     out: only a 0 at the front decides what may follow.
 type parser struct {
-	in       []byte
-	deepest  int    // levels allowed
+	notes
 	outline  []byte // see above
-	last     span   // the string read last, with its quotes
-	escaped  bool   // it has escapes
-	deep     int    // where it is too deep, or -1
-	level    int
-	open     [3]*span // at level 1 and 2, where to note the end of the value that is open
-	inBody   bool     // level 2 is the body
-	fault    *LineError
-	noted    span // for the value of a member that doesn't matter
 	others   [][]byte
 	text     []byte // scratch for decoding
 	oldModel string // most lines name the model of the line before
+	judged   *outlines
+}
+
+// notes are what a parser has found of one line.
+type notes struct {
+	in      []byte
+	deepest int      // levels allowed
+	last    span     // the string read last at level 1 or 2, with its quotes
+	escaped bool     // it has escapes
+	deep    int      // where it is too deep, or -1
+	open    [3]*span // at level 1 and 2, where to note the end of the value that is open
+	inBody  bool     // level 2 is the body
+	fault   *LineError
+	noted   span // for the value of a member that doesn't matter
 
 	id, method, url, body, model, stream span
 }
 
-var parsers = sync.Pool{New: func() any { return new(parser) }}
+var parsers = sync.Pool{New: func() any { return &parser{judged: new(outlines)} }}
 
 // release returns p to the pool, which must not keep the line alive.
 func (p *parser) release() {
 	clear(p.others)
-	*p = parser{outline: p.outline[:0], others: p.others[:0], text: p.text[:0], oldModel: p.oldModel}
+	p.notes = notes{}
+	p.others = p.others[:0]
 	parsers.Put(p)
 }
 
@@ -68,10 +77,10 @@ func (p *parser) read(b []byte, nesting int) *LineError {
 	if p.deep >= 0 {
 		return lineFault(CodeInvalidJSONLine, "", p.deep, "The line is nested deeper than %d levels; flatten the request.", nesting)
 	}
-	if !jsontext.Value(p.outline).IsValid(parserOptions...) {
+	if !p.judged.valid(p.outline) {
 		return syntaxFault(b)
 	}
-	if b = bytes.TrimLeft(b, " \t\r\n"); b[0] != '{' {
+	if b = b[from(b):]; b[0] != '{' {
 		return lineFault(CodeInvalidJSONLine, "", 0, "The line is %s, not an object; put one whole request on each line.", shown(bytes.TrimRight(b, " \t\r\n")))
 	}
 	return p.fault
@@ -81,36 +90,65 @@ func (p *parser) read(b []byte, nesting int) *LineError {
 // where that is too deep: no such line reaches a recursive parser.
 func (p *parser) scan() {
 	b := p.in
-	if cap(p.outline) < len(b) {
-		p.outline = make([]byte, len(b)+len(b)/4)
+	if cap(p.outline) < len(b)+1 {
+		p.outline = make([]byte, len(b)+len(b)/4+1)
 	}
-	out, n := p.outline[:len(b)], 0
+	out, n := p.outline[:len(b)+1], 0 // a byte more than the line: a lone quote at its end is written as two
 	p.outline = out[:0]
+	level := 0
 	apart := true // what is before is a token of its own, whatever follows
 	for i := 0; i < len(b); i++ {
 		c := b[i]
-		switch c {
-		case '"':
-			next, to := skipString(out, n, b, i)
-			p.last = span{i, to}
-			p.escaped = next > n+2
-			n, i = next, to-1
+		if c == '"' {
+			to, escaped, ok := stringEnd(b, i)
+			out[n], out[n+1] = '"', '"'
+			if !ok {
+				n++
+				break
+			}
+			if level <= 2 {
+				p.last, p.escaped = span{i, to}, escaped
+			}
+			n += 2
+			i = to - 1
 			apart = true
 			continue
-		case ' ', '\t', '\r', '\n':
-			if apart {
+		}
+		if c == ',' || c == ':' { // outside the switch, whose jump is hard to foresee
+			if level <= 2 {
+				p.structure(c, i, level)
+			}
+			apart = true
+			out[n] = c
+			n++
+			continue
+		}
+		if apart && space(c) {
+			continue
+		}
+		switch c {
+		case '{', '[':
+			if level++; level <= 2 || level > p.deepest {
+				if !p.structure(c, i, level) {
+					return
+				}
+			}
+			apart = true
+		case '}', ']':
+			if level--; level < 2 {
+				if !p.structure(c, i, level) {
+					return
+				}
+			}
+			apart = true
+		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			if !apart && out[n-1] == '1' {
 				continue
 			}
-		case '{', '[', '}', ']':
-			if !p.structure(c, i) {
-				return
+			if c != '0' {
+				c = '1'
 			}
-			apart = true
-		case ',', ':':
-			if p.level <= 2 {
-				p.structure(c, i)
-			}
-			apart = true
+			apart = false
 		default:
 			apart = false
 		}
@@ -120,34 +158,32 @@ func (p *parser) scan() {
 	p.outline = out[:n]
 }
 
-// structure follows the byte c at i, which is outside strings, and reports whether to
-// go on.
-func (p *parser) structure(c byte, i int) bool {
+// structure follows the byte c at i, which is outside strings and which level counts
+// already, and reports whether to go on. Below level 2 only depth matters.
+func (p *parser) structure(c byte, i, level int) bool {
 	switch c {
 	case '{', '[':
-		if p.level++; p.level > p.deepest {
+		if level > p.deepest {
 			p.deep = i
 			return false
 		}
-		if p.level == 2 {
+		if level == 2 {
 			p.inBody = p.open[1] == &p.body && c == '{'
 			p.open[2] = nil
 		}
 	case '}', ']':
-		if p.level--; p.level < 0 {
+		if level < 0 {
 			return false // no JSON, and neither is the empty outline
 		}
-		if p.level < 2 {
-			p.close(p.level+1, i)
-		}
+		p.close(level+1, i)
 	case ',':
-		if p.level == 1 || p.level == 2 {
-			p.close(p.level, i)
+		if level == 1 || level == 2 {
+			p.close(level, i)
 		}
 	case ':':
-		if p.level == 1 || p.level == 2 && p.inBody {
-			if p.open[p.level] = p.member(); p.open[p.level] != nil {
-				p.open[p.level].from = i + 1
+		if level == 1 || level == 2 && p.inBody {
+			if p.open[level] = p.member(level); p.open[level] != nil {
+				p.open[level].from = i + 1
 			}
 		}
 	}
@@ -172,9 +208,18 @@ func (p *parser) close(level, i int) {
 
 func space(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
+// from is the index of the first byte of b that is no space, or len(b).
+func from(b []byte) int {
+	i := 0
+	for i < len(b) && space(b[i]) {
+		i++
+	}
+	return i
+}
+
 // member returns where to note the value of the member whose name was read last, or
 // nil if it doesn't matter.
-func (p *parser) member() *span {
+func (p *parser) member(level int) *span {
 	raw := p.last.of(p.in)
 	if len(raw) < 2 {
 		return nil // a colon without a name: no JSON
@@ -184,7 +229,7 @@ func (p *parser) member() *span {
 		name = p.decode(raw)
 	}
 	var to *span
-	if p.level == 1 {
+	if level == 1 {
 		switch string(name) {
 		case "custom_id":
 			to = &p.id
@@ -210,7 +255,7 @@ func (p *parser) member() *span {
 	}
 	if *to != (span{}) {
 		param := string(name)
-		if p.level == 2 {
+		if level == 2 {
 			param = "body." + param
 		}
 		p.twice(param, name)
@@ -255,57 +300,6 @@ func (p *parser) decode(raw []byte) []byte {
 	}
 	p.text = appendText(p.text[:0], raw)
 	return p.text
-}
-
-// skipString returns the index behind the string that begins at i, or the length of
-// b if it has no end. Its outline is put into out from n on.
-func skipString(out []byte, n int, b []byte, i int) (int, int) {
-	out[n] = '"'
-	n++
-	for i++; ; {
-		i = skipPlain(b, i)
-		if i >= len(b) {
-			return n, len(b)
-		}
-		c := b[i]
-		out[n] = c
-		n++
-		i++
-		switch {
-		case c == '"':
-			return n, i
-		case c == '\\' && i < len(b):
-			c = b[i]
-			out[n] = c
-			n++
-			i++
-			for k := 0; c == 'u' && k < 4 && i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\'; k++ {
-				out[n] = b[i]
-				n++
-				i++
-			}
-		}
-	}
-}
-
-// skipPlain returns the index of the first byte at or behind i that matters within
-// a string: a quote, a backslash, or a control character, which JSON forbids there.
-// It looks at eight at a time: the top bit of a byte of found is set for the first
-// such byte (for later ones it may be wrong).
-func skipPlain(b []byte, i int) int {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	for ; i+8 <= len(b); i += 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		quote, slash := w^'"'*ones, w^'\\'*ones
-		found := ((w-' '*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops
-		if found != 0 {
-			return i + bits.TrailingZeros64(found)/8
-		}
-	}
-	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
-		i++
-	}
-	return i
 }
 
 // syntaxFault words why the line b is no JSON. The library reads it again, as it is,

@@ -54,7 +54,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // clients repeat a 409 and a 429 by themselves, so the answer is said aloud
 // in x-should-retry wherever it is no.
 func (e *Error) Retryable() bool {
-	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status < 400 || e.Status >= 500
+	wait := e.Status == http.StatusConflict && e.RetryAfter > 0 // for somebody else, who will be done
+	return wait || e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status < 400 || e.Status >= 500
 }
 
 // WriteError answers with err's status, headers and body. An err that neither is
@@ -81,6 +82,8 @@ func WriteError(w http.ResponseWriter, err error) {
 	h.Set("Content-Length", strconv.Itoa(len(out)))
 	if !e.Retryable() {
 		h.Set("X-Should-Retry", "false")
+	} else if e.Status == http.StatusConflict {
+		h.Set("X-Should-Retry", "true")
 	}
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
@@ -183,16 +186,25 @@ func InvalidExpiresAfter(param, reason string) *Error {
 	return Invalid("invalid_expires_after", param, "Invalid '%s': %s.", param, reason)
 }
 
-// FileInUse is the 400 for deleting a file that the live batch reads. It is no
-// 409, because official clients repeat those.
+// FileInUse is the 400 for deleting a file that the live batch reads or writes.
+// It is no 409, because official clients repeat those.
 func FileInUse(id, batch string) *Error {
-	return Invalid("file_in_use", "file_id", "The file %s is the input of the batch %s, which is still running; cancel it or wait for it to end.", clip(id), clip(batch))
+	return Invalid("file_in_use", "file_id", "The file %s belongs to the batch %s, which is not over yet; cancel it or wait for it to end.", clip(id), clip(batch))
 }
 
 // IdempotencyConflict is the 400 for an Idempotency-Key that stands for another
 // request already.
 func IdempotencyConflict(key string) *Error {
 	return Invalid("idempotency_conflict", "Idempotency-Key", "The Idempotency-Key %s was used with a different request; use a new key for a new request.", clip(key))
+}
+
+// IdempotencyInProgress is the 409 for a request whose Idempotency-Key is being
+// worked on by another copy of it. It is the one 409 to send again: after is when.
+func IdempotencyInProgress(key string, after time.Duration, cause error) *Error {
+	e := refuse(http.StatusConflict, "idempotency_in_progress", "Idempotency-Key",
+		"A request with the Idempotency-Key %s is still in progress; send this one again after the time in the retry-after header.", clip(key))
+	e.RetryAfter, e.Err = max(after, time.Millisecond), cause
+	return e
 }
 
 // InputFileNotFound is the 400 for creating a batch over an unknown file.

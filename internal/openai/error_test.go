@@ -153,10 +153,13 @@ func TestParseCreateBatch(t *testing.T) {
 		{"window a number", `{"input_file_id":"file-1","endpoint":"/v1/embeddings","completion_window":24}`, "invalid_type", "completion_window"},
 		{"unknown endpoint", `{"input_file_id":"file-1","endpoint":"/v1/videos","completion_window":"24h"}`, "invalid_endpoint", "endpoint"},
 		{"unknown window", `{"input_file_id":"file-1","endpoint":"/v1/embeddings","completion_window":"7d"}`, "invalid_completion_window", "completion_window"},
+		{"metadata with an empty key", with(`,"metadata":{"":"a"}`), "invalid_metadata", "metadata"},
 		{"metadata a string", with(`,"metadata":"a"`), "invalid_metadata", "metadata"},
 		{"metadata an array", with(`,"metadata":[]`), "invalid_metadata", "metadata"},
 		{"metadata of numbers", with(`,"metadata":{"a":1}`), "invalid_metadata", "metadata"},
 		{"metadata of null", with(`,"metadata":{"a":null}`), "invalid_metadata", "metadata"},
+		{"half a surrogate pair as value", with(`,"metadata":{"a":"\ud800"}`), "invalid_json", ""},
+		{"half a surrogate pair as key", with(`,"metadata":{"\udfff":"a"}`), "invalid_json", ""},
 		{"17 pairs", with(pairs(17)), "invalid_metadata", "metadata"},
 		{"key of 65", with(`,"metadata":{"` + strings.Repeat("é", 65) + `":""}`), "invalid_metadata", "metadata"},
 		{"value of 513", with(`,"metadata":{"a":"` + strings.Repeat("é", 513) + `"}`), "invalid_metadata", "metadata"},
@@ -191,4 +194,23 @@ func TestParseCreateBatch(t *testing.T) {
 	checkRefusal(t, "too large", err, 413, "request_too_large", "")
 	_, err = ParseCreateBatch(iotest.ErrReader(errors.New("reset")), allow)
 	checkRefusal(t, "torn", err, 400, "invalid_json", "")
+}
+
+// One 409 is worth sending again, and says so: official clients are told no by
+// every other.
+func TestConflictThatPasses(t *testing.T) {
+	w := httptest.NewRecorder()
+	WriteError(w, fmt.Errorf("create: %w", IdempotencyInProgress("k", 1500*time.Millisecond, errors.New("secret"))))
+	h := w.Header()
+	if w.Code != 409 || h.Get("X-Should-Retry") != "true" || h.Get("Retry-After") != "2" || h.Get("Retry-After-Ms") != "1500" {
+		t.Errorf("%d %v", w.Code, h)
+	}
+	for _, part := range []string{`"type":"invalid_request_error"`, `"code":"idempotency_in_progress"`, `"param":"Idempotency-Key"`} {
+		if !strings.Contains(w.Body.String(), part) || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s lacks %s", w.Body, part)
+		}
+	}
+	if !IdempotencyInProgress("k", 0, nil).Retryable() || IdempotencyConflict("k").Retryable() || (&Error{Status: 409}).Retryable() {
+		t.Error("the wrong ones are worth a retry")
+	}
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 )
@@ -11,8 +12,12 @@ import (
 // collide with a probability of 10^14 / 2^129, about 10^-25; and who could make it
 // happen on purpose would have their own file refused.
 func (r Request) IDKey() [16]byte {
-	var scratch [MaxCustomID * 4]byte // the longest id, in bytes
-	sum := sha256.Sum256(appendText(scratch[:0], r.RawCustomID))
+	text := r.RawCustomID[1 : len(r.RawCustomID)-1]
+	if bytes.IndexByte(text, '\\') >= 0 {
+		var scratch [MaxCustomID * 4]byte // the longest id, in bytes
+		text = appendText(scratch[:0], r.RawCustomID)
+	}
+	sum := sha256.Sum256(text)
 	return [16]byte(sum[:16])
 }
 
@@ -35,8 +40,8 @@ type slot [14]byte
 // chain is the keys that share their first two bytes.
 type chain struct {
 	block uint32 // first slot of the newest block
-	fill  uint32 // keys in that block
-	size  uint32 // keys that fit it; 0 for an empty chain
+	fill  uint8  // keys in that block
+	size  uint8  // keys that fit it; 0 for an empty chain
 }
 
 // A slab has 65,536 slots (896 KiB). Blocks double from firstBlock to lastBlock: a
@@ -54,7 +59,7 @@ func (s *IDSet) Add(key [16]byte) bool {
 	}
 	c := &s.chains[binary.BigEndian.Uint16(key[:2])]
 	want := slot(key[2:])
-	for at, fill, size := c.block, c.fill, c.size; size > 0; {
+	for at, fill, size := c.block, uint32(c.fill), uint32(c.size); size > 0; {
 		block := s.block(at, size)
 		for i := range block[1 : 1+fill] {
 			if block[1+i] == want {
@@ -69,7 +74,7 @@ func (s *IDSet) Add(key [16]byte) bool {
 		s.grow(c)
 	}
 	c.fill++
-	s.block(c.block, c.size)[c.fill] = want
+	s.block(c.block, uint32(c.size))[c.fill] = want
 	s.count++
 	return true
 }
@@ -86,7 +91,7 @@ func (s *IDSet) block(at, size uint32) []slot {
 func (s *IDSet) grow(c *chain) {
 	size := uint32(firstBlock)
 	if c.size > 0 {
-		size = min(2*c.size+1, lastBlock)
+		size = min(2*uint32(c.size)+1, lastBlock)
 	}
 	if rest := uint32(len(s.slabs)*slabSlots) - s.used; rest < size+1 {
 		s.used += rest // a block lies in one slab; less than one is wasted in each
@@ -94,7 +99,7 @@ func (s *IDSet) grow(c *chain) {
 	}
 	block := s.block(s.used, size)
 	binary.LittleEndian.PutUint32(block[0][:4], c.block)
-	binary.LittleEndian.PutUint32(block[0][4:8], c.size)
-	c.block, c.fill, c.size = s.used, 0, size
+	binary.LittleEndian.PutUint32(block[0][4:8], uint32(c.size))
+	c.block, c.fill, c.size = s.used, 0, uint8(size)
 	s.used += size + 1
 }

@@ -55,7 +55,17 @@ func (e *LineError) BatchError() BatchError {
 // DuplicateID is the fault of a line whose custom_id an earlier line has.
 func DuplicateID(line RawLine, customID []byte) *LineError {
 	return &LineError{Code: CodeDuplicateCustomID, Param: "custom_id", Line: line.Number, Offset: line.From,
-		Message: fmt.Sprintf("An earlier line has the custom_id %s already; give every request an id of its own.", clip(customID))}
+		Message: fmt.Sprintf("An earlier line has the custom_id %s already; give every request an id of its own.", clipJSON(customID))}
+}
+
+// clipJSON shortens a JSON string for a message. It shows it as the file has it:
+// quoted and escaped already.
+func clipJSON(raw []byte) string {
+	const most = 80
+	if r := []rune(string(raw[:min(len(raw), 4*most)])); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return string(raw)
 }
 
 // EmptyFile is the fault of a file without a request.
@@ -199,7 +209,7 @@ func (r *Reader) line(n, whole int) (line RawLine, err error, ok bool) {
 		return line, r.tooLarge(line, int64(len(b))), true
 	case blank(b):
 		return line, nil, false
-	case !utf8.Valid(b):
+	case !validUTF8(b):
 		at := invalidUTF8(b)
 		e := encodingError(b, at)
 		e.Line, e.Offset = line.Number, line.From+int64(at)

@@ -40,23 +40,11 @@ type FileForm struct {
 // error, what it stored is the caller's to remove. Unknown fields are ignored; a
 // known one that comes twice is refused.
 func ReadFileForm(r *http.Request, limit int64, sink func(filename string, purposeSoFar string, body io.Reader) error) (FileForm, error) {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	switch {
-	case err != nil || kind != "multipart/form-data":
-		return FileForm{}, InvalidMultipart("the Content-Type must be multipart/form-data", err)
-	case params["boundary"] == "":
-		return FileForm{}, InvalidMultipart("the Content-Type has no boundary", nil)
-	case r.Body == nil:
-		return FileForm{}, InvalidMultipart("the request has no body", nil)
+	parts, err := formParts(r, limit+maxFormExtra, FileTooLargeForDirectUpload(limit))
+	if err != nil {
+		return FileForm{}, err
 	}
-	// The standard reader takes a stream that ends among a part's headers for the end
-	// of the form. So it never sees an end: behind the closing boundary it doesn't
-	// look for one, and anywhere else it finds the error. The line end is for a
-	// closing boundary that has none.
-	endless := io.MultiReader(r.Body, strings.NewReader("\r\n"), truncated{})
-	total := &bounded{r: endless, left: limit + maxFormExtra, over: FileTooLargeForDirectUpload(limit)}
 	f := formReader{limit: limit, sink: sink, seen: map[string]bool{}, fields: map[string]string{}}
-	parts := multipart.NewReader(total, params["boundary"])
 	for n := 0; ; n++ {
 		part, err := parts.NextRawPart()
 		if err == io.EOF {
@@ -72,6 +60,36 @@ func ReadFileForm(r *http.Request, limit int64, sink func(filename string, purpo
 			return FileForm{}, err
 		}
 	}
+}
+
+// formParts opens a multipart form of at most total bytes; more of them is the
+// error over.
+func formParts(r *http.Request, total int64, over *Error) (*multipart.Reader, error) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err != nil || kind != "multipart/form-data":
+		return nil, InvalidMultipart("the Content-Type must be multipart/form-data", err)
+	case params["boundary"] == "":
+		return nil, InvalidMultipart("the Content-Type has no boundary", nil)
+	case r.Body == nil:
+		return nil, InvalidMultipart("the request has no body", nil)
+	}
+	// The standard reader takes a stream that ends among a part's headers for the end
+	// of the form. So it never sees an end: behind the closing boundary it doesn't
+	// look for one, and anywhere else it finds the error. The line end is for a
+	// closing boundary that has none.
+	endless := io.MultiReader(r.Body, strings.NewReader("\r\n"), truncated{})
+	return multipart.NewReader(&bounded{r: endless, left: total, over: over}, params["boundary"]), nil
+}
+
+// plainEncoding reports whether a part's bytes are what it holds; decoding them
+// would be a guess about bytes that must not change.
+func plainEncoding(p *multipart.Part) bool {
+	switch strings.ToLower(p.Header.Get("Content-Transfer-Encoding")) {
+	case "", "binary", "8bit", "7bit":
+		return true
+	}
+	return false
 }
 
 // truncated is the rest of a form that isn't over.
@@ -153,9 +171,7 @@ func (f *formReader) part(p *multipart.Part) error {
 		return DuplicateParameter(name)
 	}
 	f.seen[name] = true
-	switch strings.ToLower(p.Header.Get("Content-Transfer-Encoding")) {
-	case "", "binary", "8bit", "7bit":
-	default: // decoding it would be a guess about bytes that must not change
+	if !plainEncoding(p) {
 		return InvalidMultipart("a Content-Transfer-Encoding is not supported", nil)
 	}
 	if name == fieldFile {

@@ -1,9 +1,6 @@
 package openai
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
+import "fmt"
 
 // MaxCustomID is the longest custom_id, in characters.
 const MaxCustomID = 64
@@ -44,7 +41,7 @@ type Request struct {
 // [RawLine.Parse] for lines of a [Reader]. JSON faults are reported before those of
 // members, and these in the order custom_id, method, url, body: one fault a line.
 func ParseLine(b []byte, want Expect) (Request, *LineError) {
-	if !utf8.Valid(b) {
+	if !validUTF8(b) {
 		return Request{}, encodingError(b, invalidUTF8(b))
 	}
 	return parseLine(b, want)
@@ -77,8 +74,11 @@ func (p *parser) request(want Expect) (Request, *LineError) {
 	case raw[0] != '"':
 		return Request{}, lineFault(CodeInvalidCustomID, "custom_id", p.id.from, "The custom_id must be a string, but is %s.", shown(raw))
 	}
-	if n := textLen(raw); n == 0 || n > MaxCustomID {
-		return Request{}, lineFault(CodeInvalidCustomID, "custom_id", p.id.from, "The custom_id has %d characters; it must have 1 to %d.", n, MaxCustomID)
+	// A character has at least a byte, so that only long ids have to be counted.
+	if n := len(raw) - 2; n == 0 || n > MaxCustomID {
+		if n = textLen(raw); n == 0 || n > MaxCustomID {
+			return Request{}, lineFault(CodeInvalidCustomID, "custom_id", p.id.from, "The custom_id has %d characters; it must have 1 to %d.", n, MaxCustomID)
+		}
 	}
 	if got := p.method.of(p.in); !p.isText(got, "POST") {
 		return Request{}, lineFault(CodeInvalidMethod, "method", p.method.from, "The method is %s; it must be \"POST\".", shown(got))

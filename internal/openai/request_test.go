@@ -270,6 +270,7 @@ func FuzzParseLine(f *testing.F) {
 		request(`"a"`, `{}`), request(`"\ud800"`, `{"model":"m","stream":false}`), request(`"\ud83d\ude00"`, `{"stream":true}`),
 		` {"body":{"a":[1,{"b":null}]},"x":1,"url":"\/v1/chat/completions","method":"POST","custom_id":"\u0061"} `,
 		`{"custom_id":"a","custom_id":"b"}`, `{`, `{"body":{"model":`, `[]`, `{"a":1}{}`, "\ufeff{}", `{"\u0062ody":{}}`, `{1:1}`, `{"a"}`, `{,}`, `{"body":{,}}`, `{"body" {}}`, `{"body":{]}`,
+		`{"a":[0,-0,10,0.05,1E+05,100,1 2,305]}`, `[01]`, `[1.]`, `[-]`, `{"a":"\q"}`, `{"a":"\u12g4"}`, `{"a":"\`, `"`, "{\"a\":\"b\t\"}", `{"a":"\ud83d\u"}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -330,4 +331,17 @@ func FuzzParseLine(f *testing.F) {
 			t.Fatal("a stream was accepted")
 		}
 	})
+}
+
+// The id is shown as the file has it, once quoted and once escaped.
+func TestDuplicateIDShowsTheIDAsItIs(t *testing.T) {
+	for raw, want := range map[string]string{
+		`"c1"`:                              `the custom_id "c1" already`,
+		`"\u00e9\"é"`:                       `the custom_id "\u00e9\"é" already`,
+		`"` + strings.Repeat("é", 99) + `"`: `the custom_id "` + strings.Repeat("é", 79) + `… already`,
+	} {
+		if e := DuplicateID(RawLine{Number: 3}, []byte(raw)); !strings.Contains(e.Message, want) {
+			t.Errorf("%s: %s", raw, e.Message)
+		}
+	}
 }

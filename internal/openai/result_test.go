@@ -95,7 +95,7 @@ func FuzzResultLine(f *testing.F) {
 }
 
 func deeperThan(b []byte, n int) bool {
-	p := parser{in: b, deepest: n, deep: -1}
+	p := parser{notes: notes{in: b, deepest: n, deep: -1}}
 	p.scan()
 	return p.deep >= 0
 }

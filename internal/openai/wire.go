@@ -211,10 +211,14 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 		WriteError(w, Internal(err))
 		return err
 	}
+	return writeBody(w, status, body)
+}
+
+func writeBody(w http.ResponseWriter, status int, body []byte) error {
 	body = append(body, '\n')
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, err = w.Write(body)
+	_, err := w.Write(body)
 	return err
 }
