@@ -13,6 +13,9 @@ type relation struct {
 	holds   func(Settings) bool
 }
 
+// maxParts is what one workflow can wait for.
+const maxParts = 3000
+
 var relations = []relation{
 	{
 		[]string{"HOLDFAST_LEASE", "HOLDFAST_HEARTBEAT"},
@@ -43,6 +46,14 @@ var relations = []relation{
 		"a part must need at most 100 checkpoints by lines",
 		"each chunk is named in the part's item, which holds 400 KB",
 		func(s Settings) bool { return s.PartLines <= 100*s.CheckpointLines },
+	},
+	{
+		[]string{"HOLDFAST_FILE_LINES", "HOLDFAST_PART_LINES", "HOLDFAST_FILE_BYTES"},
+		"a file must be cut into at most 3,000 parts (by lines, and one more for each 64 MiB)",
+		"an inline Map's history holds 25,000 events, and every part takes some of them",
+		func(s Settings) bool {
+			return int64(s.FileLines)/int64(max(s.PartLines, 1))+s.FileBytes/(64*mib) <= maxParts
+		},
 	},
 	{
 		[]string{"HOLDFAST_LINE_BYTES", "HOLDFAST_FILE_BYTES"},

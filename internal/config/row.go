@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ var (
 	seconds   = unit{name: "duration, whole seconds", duration: true, whole: true}
 	paths     = unit{name: "paths, by comma"}
 	windows   = unit{name: "durations, by comma"}
+	models    = unit{name: "names, by comma"}
 )
 
 // row is one setting. The numbers are unused by lists.
@@ -69,6 +71,8 @@ func (r row) isList() bool { return r.strings != nil }
 
 func (r row) setDefault(s *Settings) {
 	switch {
+	case r.isList() && r.listDef == "":
+		*r.strings(s) = nil
 	case r.isList():
 		*r.strings(s) = strings.Split(r.listDef, ",")
 	case r.name == "HOLDFAST_HEARTBEAT":
@@ -197,6 +201,19 @@ func checkEndpoint(element string) error {
 	case !strings.HasPrefix(element, "/v1/") || element == "/v1/":
 		return errors.New("doesn't begin with /v1/")
 	case strings.ContainsAny(element, "?#% \t\\") || strings.Contains(element, "//") || strings.Contains(element, ".."):
+		return errors.New("isn't a plain path")
+	}
+	return nil
+}
+
+// checkModel keeps to what a path can name.
+func checkModel(element string) error {
+	switch {
+	case element == "" || len(element) > 200:
+		return errors.New("isn't of 1 to 200 bytes")
+	case strings.ContainsFunc(element, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`?#%"\`, r) }):
+		return errors.New("isn't a plain name")
+	case path.Clean("/"+element) != "/"+element:
 		return errors.New("isn't a plain path")
 	}
 	return nil

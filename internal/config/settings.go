@@ -42,15 +42,19 @@ type Settings struct {
 	DeadGrace   time.Duration // how long a dead part waits for a redrive
 	Drain       time.Duration // how long a cancelled batch waits for its workers
 
+	ClaimStale time.Duration // age at which a bridge's reservation counts as its owner's death
+
 	Receives  int           // receives that move a message to the dead-letter queue
 	Retention time.Duration // life of a message, whole seconds
 
 	WaitHeartbeat time.Duration // of the workflow's wait for a part, whole seconds
 	WaitTimeout   time.Duration // of the same, whole seconds
 
-	FileExpiry time.Duration // life of a file nobody gave an expiry
-	Endpoints  []string      // paths a batch may name
-	Windows    []string      // completion windows a batch may name, as sent on the wire
+	UploadExpiry time.Duration // life of an upload that nobody completes
+	FileExpiry   time.Duration // life of a file nobody gave an expiry
+	Endpoints    []string      // paths a batch may name
+	Windows      []string      // completion windows a batch may name, as sent on the wire
+	Models       []string      // what the models list shows; nil: nothing
 }
 
 // Default returns the settings of an empty environment.
@@ -77,6 +81,10 @@ func Parse(getenv func(string) string) (Settings, error) {
 		raw := getenv(r.name)
 		if raw == "" {
 			r.setDefault(&s)
+			continue
+		}
+		if r.fallsBack() && !r.takes(raw) {
+			r.setDefault(&s) // Fallbacks says so
 			continue
 		}
 		fault, ok := r.parse(raw, &s)
@@ -123,12 +131,14 @@ func (s Settings) LongestWindow() time.Duration {
 // times requests in flight in each. It is printed at deploy.
 func (s Settings) InFlight() int { return s.MaxConcurrency * s.Concurrency }
 
-// Env returns every setting as an environment variable. Parse of it gives s
-// again.
+// Env returns every setting as an environment variable, but for an empty list,
+// which no variable can say. Parse of it gives s again.
 func (s Settings) Env() map[string]string {
 	env := make(map[string]string, len(table))
 	for _, r := range table {
-		env[r.name] = r.value(s)
+		if v := r.value(s); v != "" {
+			env[r.name] = v
+		}
 	}
 	return env
 }

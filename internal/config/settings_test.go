@@ -46,11 +46,12 @@ func TestDefaults(t *testing.T) {
 		LineTimeout: 2 * time.Minute, FunctionTimeout: 15 * time.Minute, Margin: time.Minute,
 		LineTries: 5, RetryBudget: 2 * time.Minute, LongWait: 10 * time.Second,
 		MaxAttempts: 3, DeadGrace: time.Hour, Drain: 2 * time.Minute,
-		Receives: 1_000, Retention: 14 * 24 * time.Hour,
+		ClaimStale: 3 * time.Minute,
+		Receives:   1_000, Retention: 14 * 24 * time.Hour,
 		WaitHeartbeat: 6 * time.Hour, WaitTimeout: 48 * time.Hour,
-		FileExpiry: 30 * 24 * time.Hour,
-		Endpoints:  []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"},
-		Windows:    []string{"24h", "1h"},
+		FileExpiry: 30 * 24 * time.Hour, UploadExpiry: 24 * time.Hour,
+		Endpoints: []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"},
+		Windows:   []string{"24h", "1h"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("defaults\n got %+v\nwant %+v", got, want)
@@ -84,7 +85,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 // is what is no number at all.
 func TestBounds(t *testing.T) {
 	for _, r := range table {
-		if r.isList() {
+		if r.isList() || r.fallsBack() {
 			continue
 		}
 		step := int64(1)
@@ -148,6 +149,11 @@ func TestLists(t *testing.T) {
 		{"HOLDFAST_WINDOWS", "169h", `"169h" is out of bounds`},
 		{"HOLDFAST_WINDOWS", "1500ms", `"1500ms" isn't in whole seconds`},
 		{"HOLDFAST_WINDOWS", "1h,1h", `"1h" is there twice`},
+		{"HOLDFAST_MODELS", "gpt-4.1-mini, meta-llama/Llama-3.3-70B@fp8:free", ""},
+		{"HOLDFAST_MODELS", "a,,b", `"" isn't of 1 to 200 bytes`},
+		{"HOLDFAST_MODELS", "a b", `"a b" isn't a plain name`},
+		{"HOLDFAST_MODELS", "/a", `"/a" isn't a plain path`},
+		{"HOLDFAST_MODELS", "a/../b", `"a/../b" isn't a plain path`},
 		{"HOLDFAST_ENDPOINTS", "/v1/responses", ""},
 		{"HOLDFAST_ENDPOINTS", "/v1/", "doesn't begin with /v1/"},
 		{"HOLDFAST_ENDPOINTS", "responses", "doesn't begin with /v1/"},
@@ -188,6 +194,9 @@ func TestRelations(t *testing.T) {
 		{"a part must need at most 100 checkpoints",
 			vars{"HOLDFAST_PART_LINES": "501", "HOLDFAST_CHECKPOINT_LINES": "5"},
 			vars{"HOLDFAST_PART_LINES": "500", "HOLDFAST_CHECKPOINT_LINES": "5"}},
+		{"a file must be cut into at most 3,000 parts",
+			vars{"HOLDFAST_FILE_LINES": "2999000", "HOLDFAST_PART_LINES": "1000"},
+			vars{"HOLDFAST_FILE_LINES": "2998000", "HOLDFAST_PART_LINES": "1000"}},
 		{"a line must not be allowed to be larger",
 			vars{"HOLDFAST_FILE_BYTES": "5000", "HOLDFAST_LINE_BYTES": "5001", "HOLDFAST_DIRECT_BYTES": "5000"},
 			vars{"HOLDFAST_FILE_BYTES": "5000", "HOLDFAST_LINE_BYTES": "5000", "HOLDFAST_DIRECT_BYTES": "5000"}},
@@ -227,8 +236,8 @@ func TestRelations(t *testing.T) {
 			}
 		})
 	}
-	if got := len(relations); got != 13 {
-		t.Errorf("%d relations, 13 are tried here", got)
+	if got := len(relations); got != 14 {
+		t.Errorf("%d relations, 14 are tried here", got)
 	}
 }
 
@@ -280,7 +289,7 @@ func TestHeartbeatFollowsTheLease(t *testing.T) {
 func TestEnvGivesTheSettingsAgain(t *testing.T) {
 	changed := map[string]string{
 		"HOLDFAST_LEASE": "10s", "HOLDFAST_WINDOWS": "15s,24h", "HOLDFAST_FILE_LINES": "10",
-		"HOLDFAST_CHECKPOINT_EVERY": "1500ms", "HOLDFAST_ENDPOINTS": "/v1/embeddings",
+		"HOLDFAST_CHECKPOINT_EVERY": "1500ms", "HOLDFAST_ENDPOINTS": "/v1/embeddings", "HOLDFAST_MODELS": "a,b/c",
 	}
 	s, err := Parse(env(changed))
 	if err != nil {

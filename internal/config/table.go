@@ -36,8 +36,8 @@ var table = []row{
 		"Lambda takes 6 MB, and an upload arrives as base64: 4 MiB is the most that fits",
 		number(func(s *Settings) *int64 { return &s.DirectBytes })},
 
-	{"HOLDFAST_PART_LINES", lines, 500, 1, 2_000,
-		"P: what one worker holds; its bitmap and chunk list must fit an item of 400 KB",
+	{"HOLDFAST_PART_LINES", lines, 500, 1, 1_000,
+		"P: what one worker holds; a chunk may have one line, and all are named in an item of 400 KB",
 		number(func(s *Settings) *int { return &s.PartLines })},
 	{"HOLDFAST_CHECKPOINT_LINES", lines, 100, 1, 2_000,
 		"C: a crash repeats at most C + K lines of a part; each checkpoint costs two writes",
@@ -98,6 +98,10 @@ var table = []row{
 		"a cancelled batch's key works until it is drained, 10 minutes at most",
 		number(func(s *Settings) *time.Duration { return &s.Drain })},
 
+	{claimStale, duration, 180 * second, 30 * second, 1 * hour,
+		"a delivery whose owner died waits this long; far above the longest submit, or live owners would be robbed",
+		number(func(s *Settings) *time.Duration { return &s.ClaimStale })},
+
 	{"HOLDFAST_RECEIVES", receives, 1_000, 10, 1_000,
 		"SQS's own ceiling; bounced duplicates must never reach the dead-letter queue",
 		number(func(s *Settings) *int { return &s.Receives })},
@@ -115,6 +119,9 @@ var table = []row{
 	{"HOLDFAST_FILE_EXPIRY", duration, 30 * day, 1 * hour, 365 * day,
 		"what OpenAI does for batch files; an upload may ask for less",
 		number(func(s *Settings) *time.Duration { return &s.FileExpiry })},
+	{"HOLDFAST_UPLOAD_EXPIRY", duration, 24 * hour, 1 * hour, 5 * day,
+		"how long the parts of a large file may take; below the 7 days after which S3 drops them",
+		number(func(s *Settings) *time.Duration { return &s.UploadExpiry })},
 	{"HOLDFAST_ENDPOINTS", paths, 0, 0, 0,
 		"the allow-list: what a line may call as its submitter",
 		list("/v1/chat/completions,/v1/completions,/v1/embeddings,/v1/responses",
@@ -122,4 +129,7 @@ var table = []row{
 	{"HOLDFAST_WINDOWS", windows, 0, 0, 0,
 		"completion windows; short ones (15s) are for tests",
 		list("24h,1h", "1s", "168h", "durations in whole seconds from 1s to 168h, separated by commas", checkWindow, func(s *Settings) *[]string { return &s.Windows })},
+	{"HOLDFAST_MODELS", models, 0, 0, 0,
+		"what GET /v1/models shows; the API never asks the upstream, and lines may name others",
+		list("", "-", "-", "names of models without blanks, separated by commas", checkModel, func(s *Settings) *[]string { return &s.Models })},
 }
