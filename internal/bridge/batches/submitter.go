@@ -1,0 +1,87 @@
+// Package batches lets the bridge start Holdfast's own batches. The correlation
+// id's job is the batch of the derived id, so that starting it twice, by
+// whomever, is starting it once.
+package batches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/openai"
+)
+
+// Submitter is bridge.Submitter over a Creator. Safe for concurrent use.
+type Submitter struct {
+	creator *batch.Creator
+	batches batch.Batches
+}
+
+var _ bridge.Submitter = (*Submitter)(nil)
+
+// New returns a Submitter. The batches are those that the Creator records.
+func New(creator *batch.Creator, batches batch.Batches) *Submitter {
+	return &Submitter{creator, batches}
+}
+
+// Submit is bridge.Submitter.Submit; the job's name is id. The errors are
+// Create's: batch.ErrNotStarted keeps the claim, so that whoever steals it starts
+// the workflow.
+func (s *Submitter) Submit(ctx context.Context, id string, r bridge.Request, now time.Time) (string, error) {
+	_, err := s.Create(ctx, id, r, now)
+	if err != nil {
+		return "", err
+	}
+	return id, nil
+}
+
+// Create creates the batch of this id, or finds it created by the same request.
+// The answer is the batch as it is stored; with batch.ErrNotStarted too. A refusal
+// is bridge.ErrRefused, with an *openai.Error, or with bridge.ErrConflict where
+// the id stands for another request.
+func (s *Submitter) Create(ctx context.Context, id string, r bridge.Request, now time.Time) (batch.Batch, error) {
+	b, err := s.creator.Create(ctx, batch.Request{
+		Tenant: r.Tenant, Submitter: r.Submitter, RequestID: r.RequestID, ID: id,
+		FileID: r.FileID, Endpoint: r.Endpoint, Window: r.Window, Metadata: r.Metadata, OutputExpiry: r.OutputExpiry,
+	}, now)
+	if refused, ok := errors.AsType[*openai.Error](err); ok && refused.Status < 500 {
+		// No refusal of the request is one of the batch: it may have been created
+		// when its input was still there, and the answer, or the claim, lost.
+		b, err = s.find(ctx, id, r)
+		if errors.Is(err, bridge.ErrNotFound) {
+			err = fmt.Errorf("%w: %w", bridge.ErrRefused, refused)
+		}
+	}
+	return b, err
+}
+
+// Find is bridge.Submitter.Find. A batch whose workflow never started is started.
+func (s *Submitter) Find(ctx context.Context, id string, r bridge.Request) (string, error) {
+	if _, err := s.find(ctx, id, r); err != nil {
+		return "", err
+	}
+	return id, nil
+}
+
+func (s *Submitter) find(ctx context.Context, id string, r bridge.Request) (batch.Batch, error) {
+	b, err := s.batches.Get(ctx, r.Tenant, id)
+	switch {
+	case errors.Is(err, batch.ErrNotFound):
+		return batch.Batch{}, fmt.Errorf("%w: batch %s", bridge.ErrNotFound, id)
+	case err != nil:
+		return batch.Batch{}, err
+	case !asked(b, r):
+		return batch.Batch{}, fmt.Errorf("%w: %w", bridge.ErrRefused, bridge.ErrConflict)
+	}
+	return b, s.creator.Start(ctx, b)
+}
+
+// asked reports whether b is what r asks for.
+func asked(b batch.Batch, r bridge.Request) bool {
+	return b.Submitter == r.Submitter && b.Input.FileID == r.FileID && b.Endpoint == r.Endpoint &&
+		b.Window == r.Window && b.OutputExpiry == r.OutputExpiry && maps.Equal(b.Metadata, r.Metadata)
+}

@@ -1,0 +1,59 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"holdfast/internal/lease"
+)
+
+var (
+	// ErrTaken: the correlation id has a row already. It comes as a *TakenError.
+	ErrTaken = errors.New("correlation id is taken")
+	// ErrConflict: the correlation id stands for another request. No delivery of
+	// this one will ever succeed under it.
+	ErrConflict = errors.New("correlation id stands for another request")
+	// ErrRefused: the job was definitely refused. Nothing runs and nothing will;
+	// the cause is wrapped beside it, and the id is free again.
+	ErrRefused = errors.New("refused")
+	// ErrNotFound: no such job, or no such send.
+	ErrNotFound = errors.New("not found")
+	// ErrChanged: the send recorded is not the one that was read. It comes as a
+	// *ChangedError.
+	ErrChanged = errors.New("another send was recorded since")
+)
+
+// TakenError is ErrTaken with the row that was found.
+type TakenError struct{ Row Row }
+
+// Error says what the row is.
+func (e *TakenError) Error() string { return fmt.Sprintf("%v: %s", ErrTaken, e.Row.State) }
+
+// Unwrap makes errors.Is(err, ErrTaken) true.
+func (e *TakenError) Unwrap() error { return ErrTaken }
+
+// ChangedError is ErrChanged with the send that was found; its zero value if
+// there is none any more.
+type ChangedError struct{ Found Send }
+
+// Error says no more than the sentinel.
+func (e *ChangedError) Error() string { return ErrChanged.Error() }
+
+// Unwrap makes errors.Is(err, ErrChanged) true.
+func (e *ChangedError) Unwrap() error { return ErrChanged }
+
+// HeldError is lease.ErrHeld: somebody else submits this request now, or died
+// doing so, and there is no job yet. The same request may succeed later.
+type HeldError struct {
+	RetryAfter time.Duration // when to come again
+	Stale      time.Time     // when the claim may be stolen
+}
+
+// Error says until when the claim holds.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("%v until %s", lease.ErrHeld, e.Stale.UTC().Format(time.RFC3339Nano))
+}
+
+// Unwrap makes errors.Is(err, lease.ErrHeld) true.
+func (e *HeldError) Unwrap() error { return lease.ErrHeld }

@@ -1,0 +1,46 @@
+package bridge
+
+import (
+	"time"
+
+	"holdfast/internal/lease"
+)
+
+// State is how far a correlation id has come.
+type State string
+
+// The states. A row that isn't there is free.
+const (
+	Reserved  State = "reserved"  // somebody submits it, or died doing so
+	Confirmed State = "confirmed" // there is a job; final
+)
+
+// Key names one row.
+type Key struct{ Tenant, CorrelationID string }
+
+// Row is what the table knows of one correlation id.
+type Row struct {
+	Key
+	State     State
+	Token     lease.Token // of who claimed it last; stays when confirmed
+	Ver       int64       // 1 when claimed, one higher at every write
+	ClaimedAt time.Time   // by the clock of who claimed it last
+	Due       time.Time   // when the claim turns stale; zero once confirmed
+	Request   Request     // whole, as it first came
+	Hash      string      // of the request
+	Job       string      // what the Submitter called it; "" until confirmed
+	ExpiresAt time.Time   // when the row may be forgotten
+}
+
+// Kept is how long a row is remembered: longer than a queue keeps a message (14
+// days) and than an input file lives (30 days). Whatever comes later still finds
+// the batch itself, by its derived id.
+const Kept = 90 * 24 * time.Hour
+
+// newRow is the row that claims r for tok.
+func newRow(r Request, tok lease.Token, now time.Time, stale time.Duration) Row {
+	return Row{
+		Key: Key{r.Tenant, r.CorrelationID}, State: Reserved, Token: tok, Ver: 1,
+		ClaimedAt: now, Due: now.Add(stale), Request: r, Hash: r.Hash(), ExpiresAt: now.Add(Kept),
+	}
+}
