@@ -6,7 +6,7 @@ export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION = 1
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help doctor demo up down logs test check bench deploy tools lock FORCE
+.PHONY: help doctor demo up down logs test check bench large deploy tools lock FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { sub("%", "<function>", $$1); printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,8 +43,11 @@ check: ## under a minute: formatting, vet and the tests that need no stack
 
 bench: ## measure, print each figure beside its bound, write .local/bench.json
 	@bash localstack/binaries.sh locked functions host
-	@bash localstack/binaries.sh locked commands bench
+	@bash localstack/binaries.sh locked commands bench holdfast
 	@.local/bin/bench --json .local/bench.json --functions "$$(bash localstack/binaries.sh folder)"
+
+large: ## a 512 MB upload, killed in the middle and resumed, on a stack of its own
+	@bash localstack/large.sh
 
 deploy: ## deploy to your AWS account; needs HOLDFAST_UPSTREAM_URL
 	@bash localstack/account.sh

@@ -15,7 +15,7 @@ func TestFunctions(t *testing.T) {
 		memory, timeout int
 		architecture    string
 	}{
-		{&account, "Api", 512, 30, "arm64"},
+		{&account, "Api", 512, 29, "arm64"},
 		{&account, "Plan", 1024, 900, "arm64"},
 		{&account, "Work", 512, 900, "arm64"},
 		{&account, "Finish", 1024, 900, "arm64"},

@@ -7,6 +7,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
+
+	"holdfast/internal/config"
 )
 
 func main() { os.Exit(run()) }
@@ -18,6 +20,9 @@ func run() int {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "holdfast: the stack isn't synthesized, because:\n%v\n", err)
 		return 1
+	}
+	for _, fault := range config.Fallbacks(os.Getenv) {
+		fmt.Fprintf(os.Stderr, "holdfast: ignored, its default holds: %v\n", fault)
 	}
 	newStack(app, stackName, opts)
 	app.Synth(nil)

@@ -11,10 +11,12 @@ import (
 // a real fence: the worker, which talks to a foreign service, can't read a key
 // record however it is tricked.
 const (
-	keyRecords    = "KEY#*"
-	tenantRecords = "TENANT#*"
-	batches       = "T#*" // batches, parts and events
-	files         = "F#*"
+	keyRecords = "KEY#*"
+	batches    = "T#*" // batches, parts and events
+	files      = "F#*"
+	bridgeRows = "BR#*" // correlation ids and what they stand for
+	sends      = "RS#*" // sends that named none
+	uploads    = "U#*"  // files that arrive in parts
 )
 
 // apiPermissions: checks keys, keeps files and batches, starts workflows, and
@@ -27,15 +29,24 @@ func apiPermissions(stack awscdk.Stack, s storage, machine awsstepfunctions.Stat
 		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
 	})
 	return []awsiam.PolicyStatement{
-		allow("dynamodb:GetItem", "dynamodb:Query").items(s, keyRecords, tenantRecords, batches, files),
-		allow("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem").items(s, batches, files),
+		allow("dynamodb:GetItem").items(s, keyRecords, batches, files, bridgeRows, sends, uploads),
+		allow("dynamodb:Query").items(s, batches), // a running batch's counts
+		allow("dynamodb:PutItem", "dynamodb:UpdateItem").items(s, batches, files, bridgeRows, sends, uploads),
+		allow("dynamodb:DeleteItem").items(s, bridgeRows), // a claim given back
 		allow("dynamodb:Query").on(jsii.String(*s.table.TableArn() + "/index/tenant")),
 		// By version too: a download is of the bytes that were uploaded, whatever was put
 		// there since.
 		allow("s3:PutObject", "s3:GetObject", "s3:GetObjectVersion", "s3:DeleteObject").objects(s.inputs.BucketArn(), "files/*"),
+		// Parts through the API are objects; those sent to URLs, which carry its own
+		// rights, are pieces of the file. A completion asks whether that is there.
+		allow("s3:PutObject", "s3:GetObject", "s3:DeleteObject").objects(s.inputs.BucketArn(), "uploads/*"),
+		allow("s3:ListMultipartUploadParts", "s3:AbortMultipartUpload").objects(s.inputs.BucketArn(), "files/*"),
+		allow("s3:ListBucket").on(s.inputs.BucketArn()),
 		allow("s3:GetObject").objects(s.results.BucketArn(), "*/out/*"),
+		// Of a batch's three files the person may delete two: receipts stay.
+		allow("s3:DeleteObject").on(jsii.String(*s.results.BucketArn()+"/*/out/*_output.jsonl"), jsii.String(*s.results.BucketArn()+"/*/out/*_error.jsonl")),
 		allow("states:StartExecution").on(machine.StateMachineArn()),
-		allow("states:DescribeExecution").on(executions),
+		allow("states:DescribeExecution", "states:StopExecution").on(executions),
 	}
 }
 
@@ -54,7 +65,7 @@ func planPermissions(s storage) []awsiam.PolicyStatement {
 // reads nor deletes results.
 func workPermissions(stack awscdk.Stack, s storage, q queues, opts options) []awsiam.PolicyStatement {
 	statements := []awsiam.PolicyStatement{
-		allow("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem").items(s, batches),
+		allow("dynamodb:GetItem", "dynamodb:UpdateItem").items(s, batches),
 		allow("s3:GetObject", "s3:GetObjectVersion").objects(s.inputs.BucketArn(), "files/*"),
 		allow("s3:PutObject", "s3:PutObjectTagging").objects(s.results.BucketArn(), "*/parts/*"),
 		// As for plan: a deleted input is told from a denied one.
@@ -81,13 +92,15 @@ func workPermissions(stack awscdk.Stack, s storage, q queues, opts options) []aw
 // the input for the lines that have no result.
 func finishPermissions(s storage) []awsiam.PolicyStatement {
 	return []awsiam.PolicyStatement{
-		allow("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem").items(s, batches, files),
+		allow("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem").items(s, batches),
+		allow("dynamodb:PutItem").items(s, files),
 		allow("s3:GetObject", "s3:GetObjectVersion").objects(s.inputs.BucketArn(), "files/*"),
 		allow("s3:GetObject", "s3:DeleteObject").objects(s.results.BucketArn(), "*/parts/*"),
 		allow("s3:GetObject", "s3:PutObject", "s3:PutObjectTagging", "s3:ListMultipartUploadParts", "s3:AbortMultipartUpload").
 			objects(s.results.BucketArn(), "*/out/*"),
-		// As for plan: a second complete asks whether the object is there.
-		allow("s3:ListBucket").on(s.results.BucketArn()),
+		// As for plan: a deleted input is told from a denied one, and a second complete
+		// asks whether the object is there.
+		allow("s3:ListBucket").on(s.inputs.BucketArn(), s.results.BucketArn()),
 	}
 }
 

@@ -52,13 +52,19 @@ func keys(beginnings ...string) string {
 var rolePolicies = map[string][]string{
 	"Api": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${ApiLogs.Arn}",
-		"Allow dynamodb:GetItem,dynamodb:Query on ${Table.Arn}" + keys("KEY#*", "TENANT#*", "T#*", "F#*"),
-		"Allow dynamodb:PutItem,dynamodb:UpdateItem,dynamodb:DeleteItem on ${Table.Arn}" + keys("T#*", "F#*"),
+		"Allow dynamodb:GetItem on ${Table.Arn}" + keys("KEY#*", "T#*", "F#*", "BR#*", "RS#*", "U#*"),
+		"Allow dynamodb:Query on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*", "F#*", "BR#*", "RS#*", "U#*"),
+		"Allow dynamodb:DeleteItem on ${Table.Arn}" + keys("BR#*"),
 		"Allow dynamodb:Query on ${Table.Arn}/index/tenant",
 		"Allow s3:PutObject,s3:GetObject,s3:GetObjectVersion,s3:DeleteObject on ${Inputs.Arn}/files/*",
+		"Allow s3:PutObject,s3:GetObject,s3:DeleteObject on ${Inputs.Arn}/uploads/*",
+		"Allow s3:ListMultipartUploadParts,s3:AbortMultipartUpload on ${Inputs.Arn}/files/*",
+		"Allow s3:ListBucket on ${Inputs.Arn}",
 		"Allow s3:GetObject on ${Results.Arn}/*/out/*",
+		"Allow s3:DeleteObject on ${Results.Arn}/*/out/*_output.jsonl,${Results.Arn}/*/out/*_error.jsonl",
 		"Allow states:StartExecution on ${Workflow}",
-		"Allow states:DescribeExecution on arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}:*",
+		"Allow states:DescribeExecution,states:StopExecution on arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}:*",
 	},
 	"Plan": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${PlanLogs.Arn}",
@@ -68,7 +74,7 @@ var rolePolicies = map[string][]string{
 	},
 	"Work": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${WorkLogs.Arn}",
-		"Allow dynamodb:GetItem,dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:GetItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
 		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
 		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/parts/*",
 		"Allow s3:ListBucket on ${Inputs.Arn}",
@@ -78,11 +84,12 @@ var rolePolicies = map[string][]string{
 	},
 	"Finish": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${FinishLogs.Arn}",
-		"Allow dynamodb:GetItem,dynamodb:Query,dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*", "F#*"),
+		"Allow dynamodb:GetItem,dynamodb:Query,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:PutItem on ${Table.Arn}" + keys("F#*"),
 		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
 		"Allow s3:GetObject,s3:DeleteObject on ${Results.Arn}/*/parts/*",
 		"Allow s3:GetObject,s3:PutObject,s3:PutObjectTagging,s3:ListMultipartUploadParts,s3:AbortMultipartUpload on ${Results.Arn}/*/out/*",
-		"Allow s3:ListBucket on ${Results.Arn}",
+		"Allow s3:ListBucket on ${Inputs.Arn},${Results.Arn}",
 	},
 	"Workflow": {
 		"Allow lambda:InvokeFunction on ${Plan.Arn},${Finish.Arn}",

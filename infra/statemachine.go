@@ -17,33 +17,55 @@ import (
 // no more. Wider batches will get a Distributed Map from the same function.
 const inlineParts = 40
 
+// heldLook is how many seconds pass between two looks at a batch that another
+// finisher holds.
+const heldLook = 15
+
+// drainLook is how many seconds pass between two looks at workers that drain.
+const drainLook = 3
+
 // state is one state, or another object, of the Amazon States Language.
 type state = map[string]any
 
-// definition is the whole workflow, Plan -> Parts -> Finish. It tells the order
+// definition is the whole workflow, Plan -> Parts -> Finish; for a batch that is
+// told to end early, of which an execution is started that only finishes, the
+// last of them alone. It tells the order
 // of things and nothing else: what is done is decided by the table, and a state
 // that runs twice finds that out there. Names in ${} are filled in at deploy.
 func definition(s config.Settings) state {
 	return state{
 		"Comment": "One batch: plan its parts, wait for each of them, assemble the results",
-		"StartAt": "Plan",
+		"StartAt": "Only to finish?",
 		// The last exit. Every wait inside ends earlier.
 		"TimeoutSeconds": whole(2 * s.WaitTimeout),
 		"States": state{
-			"Plan": invoke("${PlanFunction}", state{
+			"Only to finish?": state{
+				"Type": "Choice",
+				"Choices": []state{{
+					"And": []state{
+						{"Variable": "$.finish", "IsPresent": true},
+						{"Variable": "$.finish", "BooleanEquals": true},
+					},
+					"Next": "Finish",
+				}},
+				"Default": "Plan",
+			},
+			"Plan": invoke(s, "${PlanFunction}", state{
 				"v.$": "$.v", "tenant.$": "$.tenant", "batch.$": "$.batch",
 			}, state{"Next": "Planned?"}),
 			"Planned?": state{
 				"Type": "Choice",
 				"Choices": []state{
 					{"Variable": "$.status", "StringEquals": "planned", "Next": "Parts"},
+					// Cancelled or expired while it was planned: each line gets its answer.
+					{"Variable": "$.status", "StringEquals": "ended", "Next": "Finish"},
 				},
-				// The file didn't validate or the batch is over: the table says so already.
+				// The file didn't validate: the table says so already.
 				"Default": "Nothing to run",
 			},
 			"Nothing to run": state{"Type": "Succeed"},
 			"Parts":          parts(s, "Finish"),
-			"Finish": invoke("${FinishFunction}", state{
+			"Finish": invoke(s, "${FinishFunction}", state{
 				"v": 1, "tenant.$": "$.tenant", "batch.$": "$.batch",
 			}, state{"End": true}),
 		},
@@ -102,7 +124,7 @@ func wait(s config.Settings) state {
 
 // invoke calls a function and makes its answer the state. Both functions may run
 // any number of times, so whatever fails them is tried again.
-func invoke(function string, payload, then state) state {
+func invoke(s config.Settings, function string, payload, then state) state {
 	task := state{
 		"Type":     "Task",
 		"Resource": "arn:${Partition}:states:::lambda:invoke",
@@ -115,9 +137,18 @@ func invoke(function string, payload, then state) state {
 		"Retry": []state{
 			// What trying again can't change: the functions' own name for it.
 			{"ErrorEquals": []string{"Holdfast.Permanent"}, "MaxAttempts": 0},
+			// Workers save what is under way of a batch that ends early. That is over after
+			// Drain at most; a minute more is for what surrounds it.
+			{
+				"ErrorEquals":     []string{"Holdfast.Draining"},
+				"IntervalSeconds": drainLook, "BackoffRate": 1, "MaxAttempts": whole(s.Drain+time.Minute) / drainLook,
+			},
 			// Another finisher holds the batch. It is dead or will be done within its
-			// lease; this waits for longer than that.
-			{"ErrorEquals": []string{"Holdfast.Held"}, "IntervalSeconds": 30, "BackoffRate": 1, "MaxAttempts": 8},
+			// lease; this waits for a minute longer than that.
+			{
+				"ErrorEquals":     []string{"Holdfast.Held"},
+				"IntervalSeconds": heldLook, "BackoffRate": 1, "MaxAttempts": whole(s.Lease+s.Skew+time.Minute)/heldLook + 1,
+			},
 			patience("Lambda.ServiceException", "Lambda.AWSLambdaException", "Lambda.SdkClientException",
 				"Lambda.ClientExecutionTimeoutException", "Lambda.TooManyRequestsException"),
 			{

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/internal/config"
 )
@@ -74,10 +75,18 @@ func withErrors(retry object, errors ...any) object {
 
 func TestPlanAndFinishStates(t *testing.T) {
 	definition := deployed(t, &account)
-	same(t, "start", []any{definition["StartAt"], definition["TimeoutSeconds"]}, []any{"Plan", 345_600})
+	same(t, "start", []any{definition["StartAt"], definition["TimeoutSeconds"]}, []any{"Only to finish?", 345_600})
+	same(t, "Only to finish?", stateNamed(t, definition, "Only to finish?"), object{
+		"Type": "Choice",
+		"Choices": []any{object{"And": []any{
+			object{"Variable": "$.finish", "IsPresent": true}, object{"Variable": "$.finish", "BooleanEquals": true},
+		}, "Next": "Finish"}},
+		"Default": "Plan",
+	})
 	retry := []any{
 		object{"ErrorEquals": []any{"Holdfast.Permanent"}, "MaxAttempts": 0},
-		object{"ErrorEquals": []any{"Holdfast.Held"}, "IntervalSeconds": 30, "BackoffRate": 1, "MaxAttempts": 8},
+		object{"ErrorEquals": []any{"Holdfast.Draining"}, "IntervalSeconds": 3, "BackoffRate": 1, "MaxAttempts": 60},
+		object{"ErrorEquals": []any{"Holdfast.Held"}, "IntervalSeconds": 15, "BackoffRate": 1, "MaxAttempts": 13},
 		withErrors(serviceRetry, "Lambda.ServiceException", "Lambda.AWSLambdaException", "Lambda.SdkClientException",
 			"Lambda.ClientExecutionTimeoutException", "Lambda.TooManyRequestsException"),
 		object{"ErrorEquals": []any{"States.ALL"}, "IntervalSeconds": 10, "BackoffRate": 3, "MaxAttempts": 3, "MaxDelaySeconds": 120, "JitterStrategy": "FULL"},
@@ -91,8 +100,11 @@ func TestPlanAndFinishStates(t *testing.T) {
 		"Retry": retry, "Next": "Planned?",
 	})
 	same(t, "Planned?", stateNamed(t, definition, "Planned?"), object{
-		"Type":    "Choice",
-		"Choices": []any{object{"Variable": "$.status", "StringEquals": "planned", "Next": "Parts"}},
+		"Type": "Choice",
+		"Choices": []any{
+			object{"Variable": "$.status", "StringEquals": "planned", "Next": "Parts"},
+			object{"Variable": "$.status", "StringEquals": "ended", "Next": "Finish"},
+		},
 		"Default": "Nothing to run",
 	})
 	same(t, "Nothing to run", stateNamed(t, definition, "Nothing to run"), object{"Type": "Succeed"})
@@ -156,6 +168,21 @@ func TestTimesNest(t *testing.T) {
 	}
 }
 
+// However long workers may drain, the workflow comes back once they must have.
+func TestDrainingIsOutlasted(t *testing.T) {
+	for _, drain := range []time.Duration{time.Second, 2 * time.Minute, 10 * time.Minute} {
+		s := config.Default()
+		s.Drain = drain
+		for _, retry := range definition(s)["States"].(state)["Finish"].(state)["Retry"].([]state) {
+			if errors, _ := retry["ErrorEquals"].([]string); len(errors) == 1 && errors[0] == "Holdfast.Draining" {
+				if waits := time.Duration(retry["MaxAttempts"].(int)*retry["IntervalSeconds"].(int)) * time.Second; waits < drain+30*time.Second {
+					t.Errorf("workers drain for %s, and the workflow waits for %s", drain, waits)
+				}
+			}
+		}
+	}
+}
+
 // validate runs asl-validator and returns what it says; ok is its verdict.
 func validate(t *testing.T, definition object) (output string, ok bool) {
 	t.Helper()
@@ -212,5 +239,22 @@ func TestDefinitionFollowsTheSettings(t *testing.T) {
 	}
 	if size := len(text); size > 64<<10 {
 		t.Errorf("%d bytes; the API takes 1 MB and a person less", size)
+	}
+}
+
+// A finisher that dies holds the batch for a lease; the workflow must outwait
+// it, whatever the lease is.
+func TestFinishOutwaitsALease(t *testing.T) {
+	for _, lease := range []time.Duration{2 * time.Second, 2 * time.Minute, 10 * time.Minute, 12 * time.Hour} {
+		s := config.Default()
+		s.Lease = lease
+		for _, retry := range definition(s)["States"].(state)["Finish"].(state)["Retry"].([]state) {
+			if retry["ErrorEquals"].([]string)[0] != "Holdfast.Held" {
+				continue
+			}
+			if wait := time.Duration(retry["IntervalSeconds"].(int)*retry["MaxAttempts"].(int)) * time.Second; wait <= s.Lease+s.Skew {
+				t.Errorf("lease %v: held is tried again for %v only", lease, wait)
+			}
+		}
 	}
 }

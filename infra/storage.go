@@ -17,6 +17,7 @@ const (
 	chunkDays   = 7   // chunks are deleted when their batch closes; this is the backstop
 	receiptDays = 365 // receipts, and so whatever else lies in the results bucket
 	uploadDays  = 7   // an upload nobody completed or aborted
+	askedDays   = 30  // the longest that whoever uploads or submits may ask for (contract, expires_after)
 	markerDays  = 7   // the least that a replaced or deleted input stays readable
 )
 
@@ -56,7 +57,14 @@ func newInputs(stack awscdk.Stack, opts options, removal awscdk.RemovalPolicy) a
 		{
 			Id:         jsii.String("expire-files"),
 			Prefix:     jsii.String("files/"),
-			Expiration: days(opts.settings.FileExpiry),
+			Expiration: days(kept(opts)),
+		},
+		{
+			// Parts of uploads: gone when their upload is completed or cancelled; these are
+			// of those that nobody did either with, and of what a crash left.
+			Id:         jsii.String("expire-parts"),
+			Prefix:     jsii.String("uploads/"),
+			Expiration: days(opts.settings.UploadExpiry + day),
 		},
 		{
 			// A batch may go on reading what was overwritten, until its workflow ends.
@@ -87,17 +95,21 @@ func newResults(stack awscdk.Stack, opts options, removal awscdk.RemovalPolicy) 
 	props.LifecycleRules = &[]*awss3.LifecycleRule{
 		keep(config.KeepChunk, chunkDays*day),
 		keep(config.KeepPlan, chunkDays*day),
-		keep(config.KeepResult, opts.settings.FileExpiry),
+		keep(config.KeepResult, kept(opts)),
 		keep(config.KeepReceipts, receiptDays*day),
 		{
 			// Whatever lost its tag is kept no longer than what is kept longest.
 			Id:         jsii.String("expire-everything"),
-			Expiration: days(max(receiptDays*day, opts.settings.FileExpiry)),
+			Expiration: days(max(receiptDays*day, kept(opts))),
 		},
 		abortUploads(),
 	}
 	return awss3.NewBucket(stack, jsii.String("Results"), props)
 }
+
+// kept is the longest that a file's record can promise: no object may vanish
+// before it. Which of them expires earlier is the record's to say.
+func kept(opts options) time.Duration { return max(opts.settings.FileExpiry, askedDays*day) }
 
 func abortUploads() *awss3.LifecycleRule {
 	return &awss3.LifecycleRule{

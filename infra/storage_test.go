@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/jsii-runtime-go"
 )
@@ -38,6 +39,7 @@ func TestLifecycle(t *testing.T) {
 	}
 	same(t, "inputs", rules(account, "Inputs"), []any{
 		object{"ExpirationInDays": 30, "Id": "expire-files", "Prefix": "files/", "Status": "Enabled"},
+		object{"ExpirationInDays": 2, "Id": "expire-parts", "Prefix": "uploads/", "Status": "Enabled"},
 		object{"Id": "expire-replaced", "NoncurrentVersionExpiration": object{"NoncurrentDays": 7}, "Status": "Enabled"},
 		object{"ExpiredObjectDeleteMarker": true, "Id": "remove-delete-markers", "Status": "Enabled"},
 		abort,
@@ -47,8 +49,12 @@ func TestLifecycle(t *testing.T) {
 		object{"ExpirationInDays": 365, "Id": "expire-everything", "Status": "Enabled"},
 		abort,
 	})
-	// 25 hours are two of S3's days: nothing vanishes early.
-	same(t, "a file's life in whole days", rules(local, "Inputs").([]any)[0].(object)["ExpirationInDays"], 2)
+	// 745 hours are 32 of S3's days: nothing vanishes early.
+	same(t, "a file's life in whole days", rules(local, "Inputs").([]any)[0].(object)["ExpirationInDays"], 32)
+	// A client may ask for 30 days, however short the default is.
+	short := account.opts
+	short.settings.FileExpiry = 25 * time.Hour
+	same(t, "the least that objects are kept", kept(short), 30*day)
 }
 
 func TestRemoval(t *testing.T) {

@@ -92,7 +92,7 @@ func synthesizeAndRun(m *testing.M) (int, error) {
 		"HOLDFAST_RETENTION":        "96h",
 		"HOLDFAST_WAIT_HEARTBEAT":   "1h",
 		"HOLDFAST_WAIT_TIMEOUT":     "30h",
-		"HOLDFAST_FILE_EXPIRY":      "25h",
+		"HOLDFAST_FILE_EXPIRY":      "745h",
 	}), vars(map[string]string{"functions": functions, "architecture": "amd64", "removal": "destroy"})); err != nil {
 		return 0, err
 	}

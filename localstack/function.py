@@ -49,13 +49,16 @@ def logs(outputs, *names):
         events, token = [], {}
         while True:
             try:
-                page = service.filter_log_events(logGroupName=f"/aws/lambda/{function}", **token)
+                # The stack names its log groups itself (infra/functions.go).
+                page = service.filter_log_events(logGroupName=f"/holdfast/{name}", **token)
             except service.exceptions.ResourceNotFoundException:
-                break
+                sys.exit(f"no log group /holdfast/{name}: the stack is another than this program knows")
             events = (events + page["events"])[-LINES:]
             if not page.get("nextToken"):
                 break
             token = {"nextToken": page["nextToken"]}
+        if not events:
+            print("nothing yet")
         for event in events:
             print(event["message"].rstrip())
     return 0

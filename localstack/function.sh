@@ -13,7 +13,7 @@ case ${1:-} in
     if [ -z "$event" ]; then
       for event in "events/$name.json" "events/$name"*.json; do [ ! -f "$event" ] || break; done
     fi
-    [ -f "$event" ] || die "no sample event for $name under events/"
+    [ -f "$event" ] || die "there is no event $event${3:+, which EVENT names}"
     echo "invoking $name with $event" >&2
     python localstack/function.py invoke "$outputs" "$name" "$event"
     ;;

@@ -37,6 +37,7 @@ deploy() {
   folder=$(bash localstack/binaries.sh folder)
   HOLDFAST_UPSTREAM_URL=$(model_url)
   export HOLDFAST_UPSTREAM_URL
+  if [ -z "${UPSTREAM_URL:-}" ]; then export HOLDFAST_MODELS="${HOLDFAST_MODELS:-sim}"; fi # what the simulated one answers to
   stamp=$(wanted "$folder")
   if [ "$(cat "$stack_dir/deployed" 2>/dev/null)" = "$stamp" ] && [ -s "$outputs" ]; then return; fi
   rm -f "$stack_dir/deployed"

@@ -24,6 +24,7 @@ read -r HOLDFAST_PORT HOLDFAST_MODEL_PORT <<<"$(python3 localstack/process.py po
 export HOLDFAST_PORT HOLDFAST_MODEL_PORT
 
 prepare
+stage clients bash localstack/tools.sh locked clients
 stage format bash localstack/source.sh format
 build
 stage vet bash localstack/source.sh vet

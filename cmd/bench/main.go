@@ -22,21 +22,34 @@ import (
 type figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Bound float64 `json:"bound"`
+	Bound float64 `json:"bound,omitempty"`
 	Unit  string  `json:"unit"`
 	OK    bool    `json:"ok"`
 	least bool    // the bound is a floor, not a ceiling
+	free  bool    // there is no bound
 }
 
 func atLeast(name string, value, bound float64, unit string) figure {
-	return figure{name, value, bound, unit, value >= bound, true}
+	return figure{name, value, bound, unit, value >= bound, true, false}
 }
 
 func atMost(name string, value, bound float64, unit string) figure {
-	return figure{name, value, bound, unit, value <= bound, false}
+	return figure{name, value, bound, unit, value <= bound, false, false}
+}
+
+// unbounded is a figure to be read beside another.
+func unbounded(name string, value float64, unit string) figure {
+	return figure{name, value, 0, unit, true, false, true}
 }
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == planPeakChild {
+		if err := runPlanPeak(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(2)
+		}
+		return
+	}
 	out := flag.String("json", "", "file for the figures as JSON; empty writes none")
 	functions := flag.String("functions", "", "folder of built functions, one below it for each: <name>/bootstrap")
 	flag.Parse()
@@ -58,6 +71,10 @@ func main() {
 	missed := 0
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, f := range figures {
+		if f.free {
+			fmt.Fprintf(w, "%s\t%.4g %s\t\t\n", f.Name, f.Value, f.Unit)
+			continue
+		}
 		side, verdict := "at most", "ok"
 		if f.least {
 			side = "at least"
@@ -85,6 +102,11 @@ func measure(functions string) ([]figure, error) {
 	}{
 		{"the Runner's slots", slots},
 		{"the Runner's own work", ownWork},
+		{"the speed of planning", planning},
+		{"the memory of planning", planMemory},
+		{"the API's own cost", apiCalls},
+		{"the memory of the API", func() ([]figure, error) { return apiMemory(functions) }},
+		{"the memory of large uploads", func() ([]figure, error) { return uploadMemory(functions) }},
 		{"zips and starts of the functions", func() ([]figure, error) { return starts(functions) }},
 	} {
 		begun := time.Now()

@@ -29,8 +29,9 @@ type app struct {
 	now            func() time.Time
 	http           *http.Client
 	keys           func(ctx context.Context, table string) (access.Store, error)
-	look           time.Duration // between two looks at a running batch, at first
-	pause          time.Duration // before a failed read is tried again, at first
+	look           time.Duration          // between two looks at a running batch, at first
+	pause          time.Duration          // before a failed read is tried again, at first
+	cache          func() (string, error) // folder for what can be lost
 
 	json bool // --json
 }
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, a *app) int {
 	key := &cobra.Command{Use: "key", Short: "Manage API keys", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	key.AddCommand(a.keyCreate())
-	root.AddCommand(a.submit(), a.status(), a.results(), key, a.config())
+	root.AddCommand(a.submit(), a.status(), a.cancel(), a.results(), key, a.config())
 
 	err := root.ExecuteContext(ctx)
 	if err == nil {

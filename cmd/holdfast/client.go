@@ -276,7 +276,7 @@ func adviceFor(e *apiError) string {
 	case e.Code == "insufficient_permissions":
 		return "Make a key with that scope: holdfast key create --scopes submit,read …"
 	case e.Code == "file_too_large_for_direct_upload":
-		return "Larger uploads come with the Uploads API, which this version does not have yet. Until then split the file into several batches."
+		return "holdfast submit sends such a file in parts by itself; other clients use POST /v1/uploads."
 	case e.Code == "batch_not_found":
 		return "Batches are seen by keys of their own tenant only."
 	case e.Status == http.StatusTooManyRequests || e.Status >= 500:

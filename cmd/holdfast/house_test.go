@@ -17,9 +17,12 @@ import (
 	"holdfast/functions/api/server"
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
 	"holdfast/internal/memory"
 	"holdfast/internal/openai"
+	"holdfast/internal/upload"
 )
 
 // house is a command line in front of the real API handler over memory, which
@@ -31,6 +34,8 @@ type house struct {
 	env  map[string]string
 	term bool
 
+	folder string // the user's cache
+
 	mu     sync.Mutex
 	look   func(n int)                                       // before the n-th look at a batch is answered, from 1
 	before func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
@@ -38,7 +43,7 @@ type house struct {
 }
 
 func newHouse(t *testing.T) *house {
-	h := &house{t: t, mem: memory.New(memory.Options{})}
+	h := &house{t: t, mem: memory.New(memory.Options{}), folder: t.TempDir()}
 	key, secret, err := access.New(access.Key{Tenant: "acme", Principal: "ann", Name: "cli", Scopes: []access.Scope{access.Submit, access.Read}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -51,12 +56,30 @@ func newHouse(t *testing.T) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
+	jobs := batches.New(creator, h.mem.Table.Batches)
+	claims, err := bridge.New(h.mem.Table.Bridge, jobs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uploads, err := upload.New(upload.Ports{
+		Store: h.mem.Table.Uploads, Completions: h.mem.Table.Uploads, Files: h.mem.Table.Files,
+		Objects: h.mem.Objects, Multiparts: h.mem.Objects, Pieces: pieces{h.mem.Objects, h},
+	}, "inputs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	api := server.New(server.Ports{
 		Keys: access.NewCache(h.mem.Table.Keys, nil), Batches: h.mem.Table.Batches, Parts: h.mem.Table.Parts, Files: h.mem.Table.Files,
-		Objects: h.mem.Objects, Links: h, Creator: creator,
+		Objects: h.mem.Objects, Links: h, Uploads: uploads,
+		Canceller: batch.NewCanceller(h.mem.Table.Batches, h.mem.Table.Endings, h.mem.Workflow),
+		Jobs:      jobs, Bridge: claims, Resends: bridge.NewResends(h.mem.Table.Sends, batch.NewID),
 	}, settings, "inputs", nil)
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.answered(w, r) {
+			return
+		}
+		if r.URL.Path == "/pieces" {
+			h.putPiece(w, r)
 			return
 		}
 		if key, ok := strings.CutPrefix(r.URL.Path, "/objects/"); ok {
@@ -110,6 +133,7 @@ func (h *house) runIn(ctx context.Context, args ...string) ran {
 		keys:   func(context.Context, string) (access.Store, error) { return h.mem.Table.Keys, nil },
 		look:   time.Millisecond,
 		pause:  time.Millisecond,
+		cache:  func() (string, error) { return h.folder, nil },
 	})
 	if key := h.env[envKey]; key != "" && strings.Contains(out.String()+errs.String(), key) {
 		h.t.Error("the key was printed")

@@ -2,6 +2,7 @@
 //
 //	holdfast submit requests.jsonl --wait
 //	holdfast status batch_…
+//	holdfast cancel batch_…
 //	holdfast results batch_… --output out.jsonl --errors err.jsonl
 //	holdfast key create --tenant acme --principal ann@acme.example --name ci
 //	holdfast config
@@ -31,6 +32,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = time.Minute // API Gateway gives up after 30 s
+	transport.MaxIdleConnsPerHost = 2 * partsAtOnce
 	code := run(ctx, os.Args[1:], &app{
 		stdout:   os.Stdout,
 		stderr:   os.Stderr,
@@ -41,6 +43,7 @@ func main() {
 		keys:     openKeys,
 		look:     time.Second,
 		pause:    500 * time.Millisecond,
+		cache:    os.UserCacheDir,
 	})
 	stop()
 	os.Exit(code)

@@ -53,12 +53,22 @@ func (b *bar) set(what string, n int64) {
 	if tenth := 10 * b.current / b.total; tenth > b.tenth {
 		b.tenth, news = tenth, true
 	}
-	if news && !b.bytes { // an upload of a few MB is over before anybody reads a log
+	if news && (!b.bytes || b.total > longUpload) {
 		b.line()
 	}
 }
 
-func (b *bar) line() { b.a.note("  %s %d/%d", b.what, b.current, b.total) }
+// longUpload is the least that an upload's log lines are worth: a smaller one is
+// over before anybody reads them.
+const longUpload = 32 << 20
+
+func (b *bar) line() {
+	if b.bytes {
+		b.a.note("  %s %d/%d MB", b.what, b.current/1e6, b.total/1e6)
+		return
+	}
+	b.a.note("  %s %d/%d", b.what, b.current, b.total)
+}
 
 // finish takes the bar off the terminal.
 func (b *bar) finish() {

@@ -34,6 +34,10 @@ func (a *app) submit() *cobra.Command {
 		Short: "Upload a file of requests and start a batch of it",
 		Long: `Upload a JSONL file of requests (OpenAI Batch shape) and start a batch of it.
 
+A file that one request can't carry goes to the object store in parts, several at
+once. Interrupt such an upload, or lose it otherwise, and the same command goes on
+where it was; what it needs for that is kept in the user's cache folder.
+
 With --wait the command stays until the batch has ended and shows its counts,
 its first results and where its files are. Interrupting it does not stop the
 batch.`,
@@ -78,8 +82,11 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 	}
 
 	started := a.now()
-	var file openai.File
-	if err := a.upload(ctx, c, f, size, filepath.Base(s.file), &file); err != nil {
+	file, sent, err := a.upload(ctx, c, f, s.file, size)
+	if err != nil {
+		if ctx.Err() != nil && sent != nil {
+			return failed("The same command goes on from there.", ctx.Err(), "upload %s: interrupted", s.file)
+		}
 		return c.trouble("upload "+s.file, err)
 	}
 	create.InputFileID = file.ID
@@ -89,8 +96,12 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 	}
 	var b openai.Batch
 	if err := c.post(ctx, "/v1/batches", "application/json", bytes.NewReader(body), int64(len(body)), &b); err != nil {
+		if e, ok := errors.AsType[*apiError](err); ok && e.Code == "file_not_found" {
+			sent.forget() // it was uploaded before and is gone since
+		}
 		return c.trouble("create a batch of "+file.ID, err)
 	}
+	sent.forget()
 	if !s.wait {
 		if a.json {
 			return a.printJSON(b)
@@ -102,21 +113,20 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 	b, err = a.wait(ctx, c, b)
 	if err != nil {
 		if ctx.Err() != nil {
-			return failed("See how it goes: holdfast status "+b.ID, ctx.Err(), "interrupted; batch %s goes on without you", b.ID)
+			return failed("See how it goes: holdfast status "+b.ID+". Stop it: holdfast cancel "+b.ID, ctx.Err(), "interrupted; batch %s goes on without you", b.ID)
 		}
 		return c.trouble("wait for "+b.ID, err)
 	}
 	return a.conclude(ctx, c, b, a.now().Sub(started))
 }
 
-// openInput opens a file that one request can carry.
+// openInput opens a file that can be uploaded.
 func openInput(name string) (*os.File, int64, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, 0, failed("", err, "can't read the input: %v", err)
 	}
 	info, err := f.Stat()
-	most := config.Default().DirectBytes
 	switch {
 	case err != nil:
 		err = failed("", err, "can't read the input: %v", err)
@@ -124,9 +134,6 @@ func openInput(name string) (*os.File, int64, error) {
 		err = failed("", nil, "can't submit %s: it is not a regular file", name)
 	case info.Size() == 0:
 		err = failed("Put one request on each line; docs and examples are in the README.", nil, "can't submit %s: it is empty", name)
-	case info.Size() > most:
-		err = failed("Larger uploads come with the Uploads API, which this version does not have yet. Until then split the file into several batches.",
-			nil, "can't submit %s: it has %d bytes, and one request carries %d at most", name, info.Size(), most)
 	}
 	if err != nil {
 		f.Close()
@@ -167,27 +174,42 @@ func firstURL(f *os.File, name string) (string, error) {
 	}
 }
 
-// upload sends the file as one multipart request, straight from the disk.
-func (a *app) upload(ctx context.Context, c *client, f io.Reader, size int64, name string, file *openai.File) error {
+// upload sends the file by the way that its size asks for. What comes back beside
+// the file is what was saved to resume it, nil where there is nothing to resume.
+func (a *app) upload(ctx context.Context, c *client, f *os.File, path string, size int64) (openai.File, *saved, error) {
+	name := filepath.Base(path)
+	if size <= config.Default().DirectBytes {
+		file, err := a.sendDirect(ctx, c, f, size, name)
+		// An installation may take less in one request than the default.
+		if e, ok := errors.AsType[*apiError](err); !ok || e.Code != "file_too_large_for_direct_upload" {
+			return file, nil, err
+		}
+	}
+	return a.sendParts(ctx, c, f, path, size, name)
+}
+
+// sendDirect sends the file as one multipart request, straight from the disk.
+func (a *app) sendDirect(ctx context.Context, c *client, f io.Reader, size int64, name string) (file openai.File, err error) {
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
 	if err := w.WriteField("purpose", openai.PurposeBatch); err != nil {
-		return err
+		return file, err
 	}
 	if _, err := w.CreateFormFile("file", name); err != nil {
-		return err
+		return file, err
 	}
 	head := bytes.Clone(form.Bytes())
 	form.Reset()
 	if err := w.Close(); err != nil {
-		return err
+		return file, err
 	}
 	bar := a.newBar("uploading", size, true)
 	defer bar.finish()
 	// A file that grows meanwhile must not break the announced length.
 	body := io.MultiReader(bytes.NewReader(head), bar.reader("uploading", io.LimitReader(f, size)), &form)
 	length := int64(len(head)) + size + int64(form.Len())
-	return c.post(ctx, "/v1/files", w.FormDataContentType(), body, length, file)
+	err = c.post(ctx, "/v1/files", w.FormDataContentType(), body, length, &file)
+	return file, err
 }
 
 // wait looks at the batch until it has ended, less often the longer it takes.

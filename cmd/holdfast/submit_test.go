@@ -166,13 +166,12 @@ func TestSubmitInterrupted(t *testing.T) {
 			cancel(os.ErrProcessDone) // a cause of its own, as a signal has
 		}
 	}
-	h.runIn(ctx, "submit", h.file(line), "--wait").is(1, "goes on without you", "holdfast status "+h.only().ID)
+	h.runIn(ctx, "submit", h.file(line), "--wait").is(1, "goes on without you", "holdfast status "+h.only().ID, "holdfast cancel "+h.only().ID)
 }
 
 func TestSubmitRefusals(t *testing.T) {
 	h := newHouse(t)
 	good := h.file(line)
-	large := h.file(strings.Repeat(line, 1+4<<20/len(line)))
 	for _, c := range []struct {
 		name string
 		args []string
@@ -185,7 +184,6 @@ func TestSubmitRefusals(t *testing.T) {
 		{"a folder", []string{"submit", t.TempDir()}, nil, 1, "not a regular file"},
 		{"empty", []string{"submit", h.file("")}, nil, 1, "empty"},
 		{"blank", []string{"submit", h.file("\n \n")}, nil, 1, "blank lines only"},
-		{"too large", []string{"submit", large}, nil, 1, "Uploads API"},
 		{"no endpoint", []string{"submit", h.file("{}\n")}, nil, 1, "--endpoint"},
 		{"metadata", []string{"submit", good, "--metadata", "x"}, nil, 2, "key=value"},
 		{"flag", []string{"submit", good, "--bogus"}, nil, 2, "--bogus"},

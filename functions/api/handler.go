@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -24,8 +24,17 @@ import (
 // splits every header at its commas. It also prints what it couldn't read.
 type handler struct{ http http.Handler }
 
+// toAnswer is kept of the function's time for telling what went wrong.
+const toAnswer = time.Second
+
 // handle never returns an error: whatever a client sent has an HTTP answer.
 func (h handler) handle(ctx context.Context, ev events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+	if end, ok := ctx.Deadline(); ok {
+		// A port that hangs ends as an answer of ours, not as the gateway's.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-toAnswer))
+		defer cancel()
+	}
 	w := &answer{header: http.Header{}}
 	r := request(ctx, ev)
 	h.http.ServeHTTP(w, r)
@@ -46,14 +55,14 @@ func request(ctx context.Context, ev events.APIGatewayV2HTTPRequest) *http.Reque
 	if len(ev.Cookies) > 0 {
 		header.Set("Cookie", strings.Join(ev.Cookies, "; "))
 	}
+	// Decoded as it is read: an upload is held once as what came and once as what is
+	// stored, and not a third time.
 	var body io.Reader = strings.NewReader(ev.Body)
 	length := int64(len(ev.Body))
 	if ev.IsBase64Encoded {
-		raw, err := base64.StdEncoding.DecodeString(ev.Body)
-		body, length = bytes.NewReader(raw), int64(len(raw))
-		if err != nil {
-			body = io.MultiReader(body, broken{})
-		}
+		body = base64.NewDecoder(base64.StdEncoding, body)
+		padding := len(ev.Body) - len(strings.TrimRight(ev.Body, "="))
+		length = int64(base64.StdEncoding.DecodedLen(len(ev.Body)) - padding)
 	}
 	// The path arrives decoded, without its stage where that is $default. It is
 	// never parsed as a URL: ids are URL-safe, and what isn't names nothing.
@@ -75,11 +84,6 @@ func request(ctx context.Context, ev events.APIGatewayV2HTTPRequest) *http.Reque
 	}
 	return r.WithContext(ctx)
 }
-
-// broken stands where a body stopped being base64.
-type broken struct{}
-
-func (broken) Read([]byte) (int, error) { return 0, errors.New("body is not base64") }
 
 // answer is an http.ResponseWriter that keeps what is written.
 type answer struct {
@@ -105,6 +109,10 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.body.Write(b)
 }
 
+// maxText is the largest body sent as text. In the answer's JSON a character may
+// take six bytes, where base64 takes four for three.
+const maxText = 512 << 10
+
 // response is the answer as API Gateway takes it. To HEAD it has no body.
 func (a *answer) response(head bool) events.APIGatewayV2HTTPResponse {
 	a.WriteHeader(http.StatusOK)
@@ -120,7 +128,7 @@ func (a *answer) response(head bool) events.APIGatewayV2HTTPResponse {
 	}
 	switch body := a.body.Bytes(); {
 	case head:
-	case utf8.Valid(body):
+	case len(body) <= maxText && utf8.Valid(body):
 		r.Body = string(body)
 	default:
 		r.Body, r.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -19,8 +20,11 @@ import (
 	"holdfast/functions/api/server"
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
 	"holdfast/internal/memory"
+	"holdfast/internal/openai"
 )
 
 func sample(t *testing.T, name string) events.APIGatewayV2HTTPRequest {
@@ -49,7 +53,7 @@ const (
 )
 
 // sampled is the API over stores that hold what the samples name.
-func sampled(t *testing.T) handler {
+func sampled(t *testing.T) (handler, *memory.Memory) {
 	t.Helper()
 	mem := memory.New(memory.Options{})
 	now := time.Now()
@@ -66,14 +70,20 @@ func sampled(t *testing.T) handler {
 	if err != nil {
 		t.Fatal(err)
 	}
+	jobs := batches.New(creator, mem.Table.Batches)
+	claims, err := bridge.New(mem.Table.Bridge, jobs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return handler{server.New(server.Ports{
 		Keys: access.NewCache(mem.Table.Keys, nil), Batches: mem.Table.Batches, Parts: mem.Table.Parts, Files: mem.Table.Files,
-		Objects: mem.Objects, Links: noLinks{}, Creator: creator,
-	}, settings, "in", nil)}
+		Objects: mem.Objects, Links: noLinks{},
+		Canceller: batch.NewCanceller(mem.Table.Batches, mem.Table.Endings, mem.Workflow),
+		Jobs:      jobs, Bridge: claims, Resends: bridge.NewResends(mem.Table.Sends, batch.NewID),
+	}, settings, "in", nil)}, mem
 }
 
 func TestSamples(t *testing.T) {
-	h := sampled(t)
 	for name, want := range map[string]struct {
 		status int
 		body   string
@@ -83,9 +93,14 @@ func TestSamples(t *testing.T) {
 		"api-get-content":  {302, ""},
 		"api-create-batch": {200, `"status":"validating"`},
 		"api-get-batch":    {200, `"status":"completed"`},
+		"api-cancel-batch": {200, `"status":"completed"`},
 		"api-list-batches": {200, `"object":"list"`},
+		"api-list-files":   {200, sampleFile},
+		"api-list-models":  {200, `"data":[]`},
+		"api-delete-file":  {200, `"deleted":true`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			h, _ := sampled(t) // its own: one of them deletes what others read
 			ev := sample(t, name)
 			out, err := h.handle(t.Context(), ev)
 			if err != nil {
@@ -112,7 +127,7 @@ func TestSamples(t *testing.T) {
 // What a client or a gateway may send is answered, never an error of the
 // function.
 func TestOddEventsAreAnswered(t *testing.T) {
-	h := sampled(t)
+	h, _ := sampled(t)
 	for name, c := range map[string]struct {
 		change func(*events.APIGatewayV2HTTPRequest)
 		status int
@@ -203,7 +218,8 @@ func TestTranslation(t *testing.T) {
 func TestHeadHasNoBody(t *testing.T) {
 	ev := sample(t, "api-get-batch")
 	ev.RequestContext.HTTP.Method = http.MethodHead
-	out, err := sampled(t).handle(t.Context(), ev)
+	h, _ := sampled(t)
+	out, err := h.handle(t.Context(), ev)
 	if err != nil || out.StatusCode != 200 || out.Body != "" || out.Headers["Content-Type"] != "application/json" {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -216,5 +232,79 @@ func TestWireReportsEveryFault(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not in: %v", name, err)
 		}
+	}
+}
+
+// The largest list that the API gives, of names that take most bytes in every
+// form they go through, fits into what Lambda takes for an answer.
+func TestLargestListFitsAnAnswer(t *testing.T) {
+	h, mem := sampled(t)
+	f := batch.File{Tenant: "acme", Purpose: "batch", CreatedAt: time.Now()}
+	awkward := []string{`"`, `\`, "<", "\x01", "\u2028", "é"}
+	for i := range 10_000 {
+		f.ID, f.Filename = fmt.Sprintf("file-%026d", i), strings.Repeat(awkward[i%len(awkward)], 255)
+		if err := mem.Table.Files.Put(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ev := sample(t, "api-list-files")
+	ev.RawQueryString = ""
+	seen := 0
+	for more := true; more; {
+		out, err := h.handle(t.Context(), ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := json.Marshal(out)
+		if err != nil || len(whole) > 6<<20 {
+			t.Fatalf("an answer of %d bytes, %v", len(whole), err)
+		}
+		body := []byte(out.Body)
+		if out.IsBase64Encoded {
+			if body, err = base64.StdEncoding.DecodeString(out.Body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var l openai.List[openai.File]
+		if err := json.Unmarshal(body, &l); err != nil {
+			t.Fatal(err)
+		}
+		seen, more = seen+len(l.Data), l.HasMore
+		ev.RawQueryString = "after=" + *l.LastID
+	}
+	if seen != 10_001 { // and the sample
+		t.Errorf("%d files listed", seen)
+	}
+}
+
+// The largest body that goes as text fits too, whatever is in it, and one byte
+// more goes as base64.
+func TestTextAnswersFit(t *testing.T) {
+	for size, encoded := range map[int]bool{maxText: false, maxText + 1: true} {
+		h := handler{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(bytes.Repeat([]byte{1}, size)) })}
+		out, err := h.handle(t.Context(), events.APIGatewayV2HTTPRequest{})
+		if err != nil || out.IsBase64Encoded != encoded {
+			t.Errorf("%d bytes: base64 %v, %v", size, out.IsBase64Encoded, err)
+		}
+		if whole, err := json.Marshal(out); err != nil || len(whole) > 6<<20 {
+			t.Errorf("%d bytes: an answer of %d, %v", size, len(whole), err)
+		}
+	}
+}
+
+// A port that hangs leaves time to answer.
+func TestAnswersBeforeTheDeadline(t *testing.T) {
+	end := time.Now().Add(29 * time.Second)
+	ctx, cancel := context.WithDeadline(t.Context(), end)
+	defer cancel()
+	asked := false
+	h := handler{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = true
+		if d, ok := r.Context().Deadline(); !ok || end.Sub(d) < toAnswer {
+			t.Errorf("the request may run until %v before the function is ended", end.Sub(d))
+		}
+	})}
+	if _, err := h.handle(ctx, events.APIGatewayV2HTTPRequest{}); err != nil || !asked {
+		t.Error(err, asked)
 	}
 }

@@ -16,7 +16,10 @@ import (
 	"holdfast/internal/aws/objects"
 	"holdfast/internal/aws/workflow"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
+	"holdfast/internal/upload"
 )
 
 func main() {
@@ -37,14 +40,29 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	if err := errors.Join(err, resErr); err != nil {
 		return handler{}, err
 	}
+	for _, fault := range config.Fallbacks(getenv) {
+		log.Warn("setting ignored, its default holds", "error", fault)
+	}
 	cfg, err := awsconf.Load(ctx)
 	if err != nil {
 		return handler{}, err
 	}
 	table := dynamo.Open(cfg, res.Table)
 	store := objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket})
-	creator, err := batch.NewCreator(table.Batches, table.Files, workflow.New(cfg, res.StateMachineARN),
+	machine := workflow.New(cfg, res.StateMachineARN)
+	creator, err := batch.NewCreator(table.Batches, table.Files, machine,
 		&batch.CreatorOptions{Endpoints: settings.Endpoints, Windows: settings.Windows})
+	if err != nil {
+		return handler{}, err
+	}
+	jobs := batches.New(creator, table.Batches)
+	claims, err := bridge.New(table.Bridge, jobs, &bridge.Options{ClaimStale: settings.ClaimStale, Log: log})
+	if err != nil {
+		return handler{}, err
+	}
+	uploads, err := upload.New(upload.Ports{
+		Store: table.Uploads, Completions: table.Uploads, Files: table.Files, Objects: store, Multiparts: store, Pieces: store,
+	}, res.InputsBucket, &upload.Options{Expiry: settings.UploadExpiry, FileExpiry: settings.FileExpiry})
 	if err != nil {
 		return handler{}, err
 	}
@@ -55,6 +73,12 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Files:   table.Files,
 		Objects: store,
 		Links:   store,
-		Creator: creator,
+		Uploads: uploads,
+
+		Canceller: batch.NewCanceller(table.Batches, table.Endings, machine),
+
+		Jobs:    jobs,
+		Bridge:  claims,
+		Resends: bridge.NewResends(table.Sends, batch.NewID),
 	}, settings, res.InputsBucket, &server.Options{Log: log})}, nil
 }

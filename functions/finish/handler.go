@@ -62,6 +62,7 @@ func check(ev event) error {
 const (
 	permanent = "Holdfast.Permanent" // the same call would fail the same way
 	transient = "Holdfast.Transient" // trouble of the moment: call again
+	draining  = "Holdfast.Draining"  // workers save what is under way: call again in a moment
 	held      = "Holdfast.Held"      // somebody else is at it: call again when its lease would have lapsed
 )
 
@@ -70,6 +71,7 @@ const (
 //	the event is not ours, no such batch             Permanent
 //	the batch is validating still (ErrStatus)        Permanent
 //	chunks don't add up (ErrConservation)            Permanent: somebody must look
+//	workers hold parts of a batch that ends early    Draining
 //	another finisher is alive, parts are not over    Held
 //	robbed (ErrLost), time is up, everything else    Transient
 func (h handler) told(ctx context.Context, ev event, err error) error {
@@ -77,6 +79,8 @@ func (h handler) told(ctx context.Context, ev event, err error) error {
 	switch {
 	case errors.Is(err, errEvent), errors.Is(err, batch.ErrNotFound), errors.Is(err, batch.ErrStatus), errors.Is(err, batch.ErrConservation):
 		name = permanent
+	case errors.Is(err, batch.ErrDraining):
+		name, level = draining, slog.LevelInfo
 	case errors.Is(err, lease.ErrHeld), errors.Is(err, batch.ErrPartsOpen):
 		name, level = held, slog.LevelWarn
 	case errors.Is(err, lease.ErrLost), errors.Is(err, batch.ErrOutOfTime):

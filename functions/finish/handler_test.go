@@ -38,7 +38,7 @@ func house(t *testing.T, ev event, b batch.Batch, f *memory.Faults) (handler, *m
 	mem.Table.SeedBatch(b)
 	view := mem.With(f)
 	finisher, err := batch.NewFinisher(batch.FinisherPorts{
-		Batches: view.Table.Batches, Endings: view.Table.Endings, Parts: view.Table.Parts,
+		Batches: view.Table.Batches, Endings: view.Table.Endings, Parts: view.Table.Parts, Seals: view.Table.Seals,
 		Files: view.Table.Files, Objects: view.Objects, Uploads: view.Objects,
 	}, "results", nil)
 	if err != nil {
@@ -67,6 +67,9 @@ func TestErrorsHaveNames(t *testing.T) {
 	running := batch.Batch{Status: batch.InProgress, Parts: 1, Lines: 1, CreatedAt: time.Now()}
 	taken := running
 	taken.Status, taken.Ending, taken.Finalizer, taken.FinalizerUntil = batch.Finalizing, batch.Completed, "somebody", time.Now().Add(time.Hour)
+	cancelled := running
+	cancelled.Ending, cancelled.EndingAt = batch.Cancelled, time.Now()
+	live := batch.Part{State: batch.Leased, Lines: 1, LeaseUntil: time.Now().Add(time.Minute)}
 	open := batch.Part{State: batch.Leased, Lines: 1}
 	done := batch.Part{State: batch.Done, Lines: 1} // without a chunk: its line has no result
 	for _, c := range []struct {
@@ -84,6 +87,7 @@ func TestErrorsHaveNames(t *testing.T) {
 		{"unknown batch", running, done, func(ev *event) { ev.Batch = batch.NewID() }, "", permanent},
 		{"still validating", batch.Batch{Status: batch.Validating}, done, nil, "", permanent},
 		{"a line without a result", running, done, nil, "", permanent},
+		{"a worker drains", cancelled, live, nil, "", draining},
 		{"parts are open", running, open, nil, "", held},
 		{"another finisher is alive", taken, done, nil, "", held},
 		{"throttled", running, done, nil, "Batches.Get", transient},

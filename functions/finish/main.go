@@ -44,12 +44,14 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Batches: table.Batches,
 		Endings: table.Endings,
 		Parts:   table.Parts,
+		Seals:   table.Seals,
 		Files:   table.Files,
 		Objects: store,
 		Uploads: store,
 	}, res.ResultsBucket, &batch.FinisherOptions{
 		Lease:      settings.Lease,
 		Skew:       settings.Skew,
+		Drain:      settings.Drain,
 		FileExpiry: settings.FileExpiry,
 		Log:        log,
 	})

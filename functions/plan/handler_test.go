@@ -95,6 +95,25 @@ func TestBatchThatIsOver(t *testing.T) {
 	}
 }
 
+// A batch that is told to cancel while it validates is planned, so that its lines
+// can be answered, and the workflow goes on to its finish.
+func TestCancelledWhileValidating(t *testing.T) {
+	ev := sample(t)
+	h, mem, _ := house(t, ev, line("a")+line("b")+line("c"), nil)
+	if _, err := mem.Table.Endings.End(t.Context(), ev.Tenant, ev.Batch, batch.Cancelled, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		out, err := h.handle(t.Context(), ev)
+		if err != nil || out.Status != "ended" || len(out.Parts) != 0 {
+			t.Errorf("%+v, %v", out, err)
+		}
+	}
+	if b, _ := mem.Table.Batch(ev.Tenant, ev.Batch); b.Status != batch.InProgress || b.Lines != 3 || len(mem.Table.PartsOf(ev.Tenant, ev.Batch)) != 2 {
+		t.Errorf("batch %+v", b)
+	}
+}
+
 func TestErrorsHaveNames(t *testing.T) {
 	throttled := errors.New("throttled")
 	for _, c := range []struct {

@@ -75,6 +75,7 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		CheckpointLines: settings.CheckpointLines,
 		CheckpointEvery: settings.CheckpointEvery,
 		CheckpointBytes: settings.CheckpointBytes,
+		ReplyBytes:      settings.ReplyBytes,
 		Lease:           settings.Lease,
 		Heartbeat:       settings.Heartbeat,
 		Skew:            settings.Skew,

@@ -13,7 +13,7 @@ import (
 // change, and not trouble of the moment.
 func decided(err error) bool {
 	for _, answer := range []error{
-		ErrNotFound, ErrExists, ErrChanged, ErrStatus, ErrOver, ErrDead, ErrExhausted,
+		ErrNotFound, ErrExists, ErrChanged, ErrStatus, ErrOver, ErrDead, ErrExhausted, ErrStale,
 		lease.ErrHeld, lease.ErrLost, context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, answer) {

@@ -13,6 +13,8 @@ import (
 var (
 	// ErrNotFound: no such item or object (or not for this tenant).
 	ErrNotFound = errors.New("not found")
+	// ErrDeleted: there was one, and its owner deleted it. It is an ErrNotFound.
+	ErrDeleted = fmt.Errorf("%w any more: it was deleted", ErrNotFound)
 	// ErrExists: an insert-if-absent found the name taken.
 	ErrExists = errors.New("exists already")
 	// ErrChanged: the object is no longer the one that was pinned, or the store
@@ -27,6 +29,8 @@ var (
 	ErrDead = errors.New("part is dead")
 	// ErrExhausted: the part is pending but has had its attempts.
 	ErrExhausted = errors.New("part has had its attempts")
+	// ErrStale: the item was written since the version that was read; read again.
+	ErrStale = errors.New("item was written since it was read")
 	// ErrEmpty: the queue has nothing to receive now.
 	ErrEmpty = errors.New("queue is empty")
 )
@@ -56,4 +60,7 @@ var (
 	ErrUnreachable = errors.New("upstream unreachable")
 	// ErrReplyTooLarge: the reply exceeds the configured bound; not retried.
 	ErrReplyTooLarge = errors.New("reply too large")
+	// ErrNoCredential: the secret for the upstream can't be read, so nothing was
+	// sent. No line is to blame; the worker can't work.
+	ErrNoCredential = errors.New("upstream secret can't be read")
 )

@@ -41,6 +41,7 @@ type FinisherPorts struct {
 	Batches Batches
 	Endings Endings
 	Parts   Parts
+	Seals   Seals
 	Files   Files
 	Objects Objects
 	Uploads Uploads
@@ -50,6 +51,10 @@ type FinisherPorts struct {
 type FinisherOptions struct {
 	Lease time.Duration // how long a finisher is believed alive; 0: 120 s; renewed every quarter
 	Skew  time.Duration // how far two clocks may differ; 0: 5 s
+
+	// Drain is how long, from the decision to end a batch early, its workers may
+	// still save what was under way; 0: 2 min.
+	Drain time.Duration
 
 	// FileExpiry is how long result files live for which the batch says nothing;
 	// 0: 30 days.
@@ -82,13 +87,14 @@ func NewFinisher(ports FinisherPorts, bucket string, o *FinisherOptions) (*Finis
 	}
 	orDefault(&f.o.Lease, 120*time.Second)
 	orDefault(&f.o.Skew, 5*time.Second)
+	orDefault(&f.o.Drain, 2*time.Minute)
 	orDefault(&f.o.FileExpiry, 30*24*time.Hour)
 	orDefault(&f.o.Margin, 10*time.Second)
 	orDefault(&f.o.PieceBytes, 8<<20)
 	if f.o.Log == nil {
 		f.o.Log = slog.New(slog.DiscardHandler)
 	}
-	if f.o.Lease < 4*time.Millisecond || f.o.Skew < 0 || f.o.FileExpiry < 0 || f.o.Margin < 0 {
+	if f.o.Lease < 4*time.Millisecond || f.o.Skew < 0 || f.o.Drain < 0 || f.o.FileExpiry < 0 || f.o.Margin < 0 {
 		return nil, fmt.Errorf("finisher: a time is out of bounds: %+v", f.o)
 	}
 	if f.o.PieceBytes < 5<<20 {
@@ -103,6 +109,11 @@ func NewFinisher(ports FinisherPorts, bucket string, o *FinisherOptions) (*Finis
 // closes the batch (C16) and only then deletes the chunks. For a terminal batch
 // there is nothing to do but the last step, in case somebody died before it.
 //
+// A batch that ends early (Cancelled, Expired) needs not be over: its open parts
+// are sealed first (C13), once live workers have had their time to drain. Results
+// checkpointed by then are in the files as ever; every other line is in the error
+// file as batch_cancelled or batch_expired, under its own id, in its place.
+//
 // Whatever it broke off at, Finish again does the rest. Two finishers at once are
 // harmless: the table lets one of them close. What the other may still complete
 // has the same key and the same bytes, because chunks of a part that is over
@@ -111,7 +122,7 @@ func NewFinisher(ports FinisherPorts, bucket string, o *FinisherOptions) (*Finis
 // proof, so a finisher whose chunks were deleted under it completes nothing.
 //
 // Errors: [ErrNotFound] (no such batch), [*HeldError] (another finisher is alive: come again when it would have
-// lapsed), [ErrPartsOpen] and [ErrOutOfTime] (come again), [ErrStatus] (still
+// lapsed), [ErrDraining] (in a moment), [ErrPartsOpen] and [ErrOutOfTime] (come again), [ErrStatus] (still
 // validating), [ErrConservation] (don't: look), lease.ErrLost (robbed: come again
 // and see it closed); everything else is trouble of the moment.
 func (f *Finisher) Finish(ctx context.Context, tenant, id string, now time.Time) (Batch, error) {
@@ -135,6 +146,11 @@ func (f *Finisher) finish(ctx context.Context, tenant, id string, now time.Time)
 	}
 	if b.Status == Validating {
 		return b, fmt.Errorf("%w: still validating", ErrStatus)
+	}
+	if early(b) {
+		if err := f.drain(ctx, b, clock); err != nil {
+			return b, err
+		}
 	}
 	bytes, err := f.survey(ctx, b)
 	if err != nil {
@@ -215,8 +231,8 @@ func (f *Finisher) decide(ctx context.Context, b Batch, now time.Time) (Batch, e
 }
 
 // survey looks at all parts before anything is written: every one is over, and
-// together they are the lines of the batch. It returns the size of all chunks,
-// which no file can exceed.
+// together they are the lines of the batch. It returns the size of all chunks
+// and of what lines without a result get, which no file can exceed.
 func (f *Finisher) survey(ctx context.Context, b Batch) (bytes int64, err error) {
 	var (
 		open  PartsOpenError
@@ -239,6 +255,7 @@ func (f *Finisher) survey(ctx context.Context, b Batch) (bytes int64, err error)
 		for _, c := range p.Chunks {
 			bytes += c.Bytes
 		}
+		bytes += maxUnsent * int64(max(p.Lines-p.Processed, 0))
 	}
 	switch {
 	case n != b.Parts || lines != b.Lines:

@@ -29,12 +29,18 @@ func (f *Finisher) assemble(ctx context.Context, b Batch, size int64) (_ Closed,
 		}
 	}()
 
+	rest := newUnsent(ctx, f.Objects, b)
+	defer rest.close()
 	c := Closed{}
 	for p, err := range f.Parts.All(ctx, b.Tenant, b.ID) {
 		if err != nil {
 			return Closed{}, fmt.Errorf("read the parts: %w", err)
 		}
-		err = Merge(ctx, f.Objects, f.bucket, p, func(r Record) error {
+		var fill func(int64) (Record, error)
+		if p.State == Sealed {
+			fill = func(line int64) (Record, error) { return rest.record(p, line) }
+		}
+		err = merge(ctx, f.Objects, f.bucket, p, fill, func(r Record) error {
 			to := errs
 			if c.Counts.Total++; r.OK {
 				c.Counts.Completed++
@@ -47,6 +53,9 @@ func (f *Finisher) assemble(ctx context.Context, b Batch, size int64) (_ Closed,
 			}
 			if err := to.line(ctx, r.Result); err != nil {
 				return err
+			}
+			if len(r.Receipt) == 0 { // the line was not sent
+				return nil
 			}
 			return receipts.line(ctx, r.Receipt)
 		})

@@ -86,7 +86,7 @@ func (w *world) planner(o *batch.PlannerOptions) *batch.Planner {
 func (w *world) finisher(o *batch.FinisherOptions) *batch.Finisher {
 	w.t.Helper()
 	f, err := batch.NewFinisher(batch.FinisherPorts{
-		Batches: w.m.Table.Batches, Endings: w.m.Table.Endings, Parts: w.m.Table.Parts, Files: w.m.Table.Files,
+		Batches: w.m.Table.Batches, Endings: w.m.Table.Endings, Parts: w.m.Table.Parts, Seals: w.m.Table.Seals, Files: w.m.Table.Files,
 		Objects: w.m.Objects, Uploads: w.m.Objects,
 	}, wResults, o)
 	must(w.t, err)

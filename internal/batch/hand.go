@@ -37,8 +37,7 @@ type hand struct {
 	allRead    bool
 	flying     int
 	waiting    []*line
-	begun      int   // lines flying or waiting, and results not yet committed
-	held       int64 // bytes of those, what replies may still bring not included
+	begun      int // lines flying or waiting, and results not yet committed
 	results    []result
 	resultSize int64
 	oldest     time.Time // when the first of results came
@@ -194,7 +193,20 @@ func (h *hand) fail(err error) {
 // drop forgets a line that was sent but has no result.
 func (h *hand) drop(ln *line) {
 	h.begun--
-	h.held -= int64(len(ln.raw))
+	h.s.room.leave(ln.seat)
+}
+
+// forget gives back the room of everything that is not flying. What flies gives
+// back its own when it lands.
+func (h *hand) forget() {
+	for _, ln := range h.waiting {
+		h.drop(ln)
+	}
+	h.s.room.leave(seatsOf(h.results)...)
+	if h.saving != nil {
+		h.s.room.leave(h.saving.seats...)
+	}
+	h.queue, h.waiting, h.results, h.saving = nil, nil, nil, nil
 }
 
 // lose ends the hand at once: somebody else owns the part, or may. Its requests
@@ -264,6 +276,7 @@ func (h *hand) leave(e end) {
 	}
 	h.phase = left
 	h.cancel()
+	h.forget()
 	for i, other := range h.s.hands {
 		if other == h {
 			h.s.hands = append(h.s.hands[:i], h.s.hands[i+1:]...)

@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -81,7 +82,7 @@ func TestHandOverSendFails(t *testing.T) {
 // An upstream that asks for more than LongWait gets it, and not from a function
 // that is paid for waiting.
 func TestLongRetryAfterHandsOver(t *testing.T) {
-	for _, status := range []int{429, 503} {
+	for _, status := range []int{408, 409, 429, 500, 502, 503, 504} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var refusing atomic.Bool
@@ -204,6 +205,99 @@ func TestLostAnswerOfHandOver(t *testing.T) {
 		f := memory.NewFaults()
 		f.After("Claims.HandOver", 1, memory.Fail(nil))
 		expect(t, r.run(f, 180*time.Second), false, "lost")
+		r.settle()
+		r.conserved()
+	})
+}
+
+// A checkpoint that the table refuses for good, whatever its reason, gives the
+// part back: otherwise a claim that prolongs itself would try for ever, and no
+// attempt would ever count.
+func TestCheckpointRefusedForGoodFailsThePart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 500, 500, after(time.Second))
+		f := memory.NewFaults()
+		f.Before("Claims.Checkpoint", 0, memory.Fail(errors.New("item too large")))
+		for n := 1; n <= 3; n++ {
+			start := time.Now()
+			expect(t, r.run(f, life), false, "failed")
+			if took := time.Since(start); took < 60*time.Second || took > 80*time.Second {
+				t.Errorf("gave up after %s, want about half a lease", took)
+			}
+			p := r.part(0)
+			if p.State != batch.Pending || p.Attempts != n || !strings.Contains(p.LastError, "checkpoint: item too large") {
+				t.Errorf("part %+v", p)
+			}
+			r.pass(time.Until(r.m.Queue.Messages()[0].Visible))
+		}
+		expect(t, r.run(f, life), false, "exhausted")
+	})
+}
+
+// The last write waits for a heartbeat that is under way: one that came after it
+// would be refused, or set back what it wrote.
+func TestNoLastWriteBesideAHeartbeat(t *testing.T) {
+	for _, last := range []string{"Claims.Finish", "Claims.HandOver"} {
+		t.Run(last, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				// The only result comes just before a heartbeat is due, and its checkpoint
+				// takes until after that.
+				r := newRig(t, 1, 1, after(29500*time.Millisecond))
+				until := life
+				if last == "Claims.HandOver" {
+					r = newRig(t, 2, 2, after(29500*time.Millisecond))
+					r.opts.Concurrency = 1
+					until = 181 * time.Second
+				}
+				f := memory.NewFaults()
+				slow := func(ctx context.Context, _ memory.Point) error { return memory.Wait(ctx, time.Second) }
+				f.Before("Claims.Checkpoint", 1, slow)
+				var beating atomic.Bool
+				f.Before("Claims.Heartbeat", 1, func(ctx context.Context, p memory.Point) error {
+					beating.Store(true)
+					defer beating.Store(false)
+					return slow(ctx, p)
+				})
+				f.Before(last, 1, func(context.Context, memory.Point) error {
+					if beating.Load() {
+						t.Error("written while a heartbeat is under way")
+					}
+					return nil
+				})
+				r.run(f, until)
+				if f.Count(last) != 1 || f.Count("Claims.Heartbeat") != 1 {
+					t.Errorf("%d last writes, %d heartbeats", f.Count(last), f.Count("Claims.Heartbeat"))
+				}
+			})
+		})
+	}
+}
+
+// A secret that can't be read is the worker's trouble: no line gets an error for
+// it, what came before is kept, and the part comes back.
+func TestUnreadableSecretFailsThePart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var denied atomic.Bool
+		r := newRig(t, 200, 200, func(ctx context.Context, c batch.Call) (batch.Reply, error) {
+			if denied.Load() {
+				// The secret store, and not the model, took longer than the line has.
+				<-ctx.Done()
+				return batch.Reply{}, fmt.Errorf("%w: denied", batch.ErrNoCredential)
+			}
+			denied.Store(c.Line == 31)
+			return after(time.Second)(ctx, c)
+		})
+		expect(t, r.run(nil, life), false, "failed")
+		p := r.part(0)
+		if p.State != batch.Pending || p.Processed == 0 || p.Err() != 0 || !strings.Contains(p.LastError, "secret can't be read: denied") {
+			t.Errorf("part %+v", p)
+		}
+		if wait := time.Until(r.m.Queue.Messages()[0].Visible); wait != 5*time.Second {
+			t.Errorf("comes back after %s, want 5s", wait)
+		}
+		denied.Store(false)
+		r.model.Calls()
+		r.ports = func(p *batch.RunnerPorts) { p.Model = memory.NewModel(nil, nil) }
 		r.settle()
 		r.conserved()
 	})

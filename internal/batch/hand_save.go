@@ -20,7 +20,8 @@ import (
 // come; C8 is sent with a larger chunk; the late first one lands, then the
 // second is refused, or its records count twice.
 type saving struct {
-	results []result
+	results []result // whoever puts the object has them
+	seats   []*seat
 	size    int64
 	data    []byte // set once, when the object is first put
 	step    Checkpoint
@@ -29,7 +30,7 @@ type saving struct {
 
 	busy   bool
 	nextAt time.Time
-	since  time.Time // of the first failure to store
+	since  time.Time // of the first failure of the step it is at
 	pause  *backoff.ExponentialBackOff
 }
 
@@ -55,7 +56,9 @@ func (h *hand) save(now time.Time) {
 }
 
 // cutDue says when results are worth a checkpoint: C of them, their bytes, their
-// age, or because nothing more will come.
+// age, because nothing more will come, or because nothing can come without it. A
+// chunk may have one line only, so a part has as many chunks as lines at most:
+// that is what bounds the lines of a part (its item holds 400 KB).
 func (h *hand) cutDue(now time.Time) bool {
 	o := &h.s.r.o
 	if len(h.results) == 0 {
@@ -63,7 +66,7 @@ func (h *hand) cutDue(now time.Time) bool {
 	}
 	last := h.flying == 0 && len(h.waiting) == 0 && (h.stopped != goingOn || h.allRead && len(h.queue) == 0)
 	if last || len(h.results) >= o.CheckpointLines || h.resultSize >= o.CheckpointBytes ||
-		h.s.full && h.resultSize >= o.CheckpointBytes/2 {
+		h.s.full && h.resultSize >= o.CheckpointBytes/2 || h.s.stuck() {
 		return true
 	}
 	if at := h.oldest.Add(o.CheckpointEvery); now.Before(at) {
@@ -87,6 +90,7 @@ func (h *hand) cut() {
 		}
 	}
 	n := len(k.results)
+	k.seats = seatsOf(k.results)
 	k.object = Object{
 		Bucket: h.s.r.Results,
 		// The token in the key: what a replaced worker still writes lies where
@@ -107,8 +111,9 @@ func (h *hand) store(k *saving) {
 		if k.data == nil {
 			var buf bytes.Buffer
 			buf.Grow(int(k.size))
-			for _, r := range k.results {
-				buf.Write(r.bytes)
+			for i := range k.results {
+				buf.Write(k.results[i].bytes)
+				k.results[i].bytes = nil // not twice in memory
 			}
 			k.data = buf.Bytes()
 			sum := sha256.Sum256(k.data)
@@ -125,25 +130,35 @@ func (h *hand) store(k *saving) {
 			case h.phase != working:
 			case err == nil:
 				k.stored = true
+				k.since = time.Time{}
 				k.pause.Reset()
-			case !k.since.IsZero() && now.Sub(k.since) >= h.s.r.o.Lease/2:
-				// Results that can't be kept are worth nothing: give the part back
-				// while the claim still can.
-				h.broken = true
-				h.fail(fmt.Errorf("write chunk: %w", err))
 			default:
-				if k.since.IsZero() {
-					k.since = now
-				}
-				k.nextAt = now.Add(k.pause.NextBackOff())
-				h.log.Warn("chunk not written", "error", err)
+				h.again(k, fmt.Errorf("write chunk: %w", err), now)
 			}
 		}
 	})
 }
 
+// again lets k's step be repeated for half a lease. Results that can't be kept
+// are worth nothing, and a claim that prolongs itself for them would never end:
+// then the part is given back while the claim still can.
+func (h *hand) again(k *saving, err error, now time.Time) {
+	if k.since.IsZero() {
+		k.since = now
+	}
+	if now.Sub(k.since) >= h.s.r.o.Lease/2 {
+		h.broken = true
+		h.fail(err)
+		return
+	}
+	k.nextAt = now.Add(k.pause.NextBackOff())
+	h.log.Warn("checkpoint step failed", "error", err)
+}
+
 // point makes the chunk count (step 5, second half: C8). After an error of
-// unknown fate the identical step is repeated, for as long as the lease is held.
+// unknown fate the identical step is repeated. If one had landed when the part is
+// given back after all, its lines are done for the next owner; one that lands
+// later is refused, because the claim is over.
 func (h *hand) point(k *saving, now time.Time) {
 	k.busy, h.writing = true, true
 	until := now.Add(h.s.r.o.Lease)
@@ -161,8 +176,7 @@ func (h *hand) point(k *saving, now time.Time) {
 			case lost(err):
 				h.lose(err)
 			default:
-				k.nextAt = time.Now().Add(k.pause.NextBackOff())
-				h.log.Warn("checkpoint failed", "error", err)
+				h.again(k, fmt.Errorf("checkpoint: %w", err), time.Now())
 			}
 		}
 	})
@@ -173,9 +187,9 @@ func (h *hand) committed(k *saving) {
 	h.saving = nil
 	h.done, h.processed = k.step.Done, k.step.To
 	h.checkpointed = true
-	h.begun -= len(k.results)
-	h.held -= k.size
-	h.s.outcome.Tally.Lines += len(k.results)
+	h.begun -= len(k.seats)
+	h.s.room.leave(k.seats...)
+	h.s.outcome.Tally.Lines += len(k.seats)
 }
 
 // reason is err for the table: one line, at most 1,000 bytes, valid UTF-8.

@@ -9,7 +9,7 @@ import (
 //   - the hand goes on, and the lease is held: see keep and watch;
 //   - the view of the batch is fresh: a line sent for a cancelled batch;
 //   - begun < C + K: a crash repeats at most that many lines (promise 2);
-//   - the window in bytes isn't full: memory (promise 8).
+//   - there is room in the window in bytes: memory (promise 8).
 //
 // A line whose wait is over goes first: it is in the window already, and holds
 // its place there, but no slot while it waits.
@@ -29,12 +29,15 @@ func (h *hand) nextLine(now time.Time) *line {
 		return nil
 	}
 	ln := h.queue[0]
+	ln.share = int64(len(ln.raw)) + s.guess
+	if ln.seat = s.room.admit(ln.share); ln.seat == nil {
+		s.full = true
+		return nil
+	}
 	h.queue[0] = nil
 	h.queue = h.queue[1:]
-	size := int64(len(ln.raw))
-	h.ahead.taken(size)
+	h.ahead.taken(int64(len(ln.raw)))
 	h.begun++
-	h.held += size
 	return ln
 }
 
@@ -62,13 +65,15 @@ func (h *hand) landed(ln *line, a answer) {
 	now := time.Now()
 	switch {
 	case h.phase != working:
+		h.s.room.leave(ln.seat)
 	case a.err != nil:
 		h.drop(ln)
 		h.fail(a.err)
 	case a.verdict == settled:
 		size := int64(len(a.result.bytes))
 		h.s.learn(size)
-		h.held += size - int64(len(ln.raw))
+		h.s.room.set(ln.seat, size)
+		a.result.seat = ln.seat
 		if len(h.results) == 0 {
 			h.oldest = now
 		}
@@ -85,6 +90,7 @@ func (h *hand) landed(ln *line, a answer) {
 	case h.stopped != goingOn:
 		h.drop(ln)
 	default:
+		h.s.room.set(ln.seat, ln.share)
 		ln.due = now.Add(a.wait)
 		h.waiting = append(h.waiting, ln)
 	}

@@ -101,9 +101,9 @@ func (h *hand) taken(t taken) {
 		h.depart(end{ack: true, why: "gone"})
 	case isHeld:
 		// A lapsed holder is found here again and again until the part is taken
-		// from it: stealing (C6) has what it needs in Until and Ver, and its place
-		// is here.
-		h.depart(end{why: "held", wait: max(time.Until(held.Until), 0) + h.s.r.o.Skew})
+		// from it, so not too often: stealing (C6) has what it needs in Until and
+		// Ver, and its place is here.
+		h.depart(end{why: "held", wait: max(time.Until(held.Until)+h.s.r.o.Skew, h.s.r.o.Lease/4)})
 	case errors.Is(t.err, lease.ErrHeld):
 		h.depart(end{why: "held", wait: h.s.r.o.Lease + h.s.r.o.Skew})
 	case errors.Is(t.err, ErrDead):

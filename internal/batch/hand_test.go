@@ -268,3 +268,94 @@ func TestOneLookForTwoHands(t *testing.T) {
 		}
 	})
 }
+
+// A checkpoint prolongs the lease as a heartbeat does.
+func TestCheckpointProlongsTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 3000, 3000, after(2*time.Second))
+		f := memory.NewFaults()
+		f.Before("Claims.Heartbeat", 0, memory.Fail(nil))
+		start := time.Now()
+		expect(t, r.run(f, life), true, "done")
+		if took := time.Since(start); took < 150*time.Second {
+			t.Errorf("took %s, want longer than the first lease", took)
+		}
+		r.conserved()
+	})
+}
+
+// The shortest lease that the settings allow, and odd ones above it.
+func TestShortLeases(t *testing.T) {
+	for _, lease := range []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second, 19 * time.Second} {
+		t.Run(lease.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, 200, 200, after(time.Second))
+				r.opts.Concurrency = 10
+				r.opts.Lease = lease
+				f := memory.NewFaults()
+				start := time.Now()
+				expect(t, r.run(f, life), true, "done")
+				if looks := f.Count("Batches.Get"); looks < int(time.Since(start)/max(lease/4, time.Second)) {
+					t.Errorf("%d looks in %s", looks, time.Since(start))
+				}
+				r.conserved()
+			})
+		})
+	}
+}
+
+// olderLook makes a run whose second hand began its look at the batch before, and
+// got its answer after, a newer look of the first: at 10 s and 23 s, and at 20 s.
+// change is made at 15 s.
+func olderLook(t *testing.T, change func(*rig)) (r *rig, f *memory.Faults, done <-chan batch.Outcome) {
+	r = newRig(t, 20, 10, after(100*time.Second))
+	f = memory.NewFaults()
+	// The first hand's next look hangs, so that the view is old when the other takes
+	// its part.
+	f.Before("Batches.Get", 2, memory.NewGate().Wait)
+	f.After("Batches.Get", 3, func(ctx context.Context, _ memory.Point) error { return memory.Wait(ctx, 13*time.Second) })
+	d, _ := r.receive()
+	other, _ := r.receive() // hidden from the run for now
+	out := make(chan batch.Outcome, 1)
+	go func() { out <- r.runDelivery(t.Context(), f, d, life) }()
+	r.pass(9500 * time.Millisecond)
+	if err := r.m.Queue.Hide(t.Context(), other, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(5500 * time.Millisecond)
+	if n := f.Count("Batches.Get"); n != 3 {
+		t.Fatalf("%d looks at 15 s, want one that hung and one that is under way", n)
+	}
+	change(r)
+	r.pass(8500 * time.Millisecond) // 23.5 s
+	return r, f, out
+}
+
+// It must not make a cancelled batch run again.
+func TestOlderLookDoesNotReviveABatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, f, done := olderLook(t, func(r *rig) { r.setBatch(func(b *batch.Batch) { b.Ending = batch.Cancelled }) })
+		<-done
+		if n := f.Count("Objects.Open"); n != 1 {
+			t.Errorf("input opened %d times: the second part was begun although its batch was seen cancelled", n)
+		}
+		if n := len(r.model.Calls()); n != 10 {
+			t.Errorf("%d lines sent, want the first part's 10", n)
+		}
+	})
+}
+
+// It must not make a fresh view old either: nobody could send until the next look.
+func TestOlderLookDoesNotAgeTheView(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, f, done := olderLook(t, func(*rig) {})
+		if n := f.Count("Batches.Get"); n != 4 {
+			t.Errorf("%d looks at 23.5 s, want the next one 4 s after the newest", n)
+		}
+		if n := len(r.model.Calls()); n != 20 {
+			t.Errorf("%d lines sent at 23.5 s, want all on a view of 3.5 s", n)
+		}
+		expect(t, <-done, true, "done")
+		r.conserved()
+	})
+}

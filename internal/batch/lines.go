@@ -22,6 +22,9 @@ type line struct {
 	req    openai.Request
 	parsed bool
 
+	seat  *seat // in the window, from its first try on
+	share int64 // of the window, while no reply is known to need more
+
 	tries  int
 	waited time.Duration // between its tries, in sum
 	pause  *backoff.ExponentialBackOff

@@ -53,6 +53,15 @@ func (e *ConservationError) Unwrap() error { return ErrConservation }
 // A record is valid until emit returns. Memory holds one record, however large
 // it is, and a small buffer for each chunk.
 func Merge(ctx context.Context, objects Objects, bucket string, p Part, emit func(Record) error) error {
+	return merge(ctx, objects, bucket, p, nil, emit)
+}
+
+// merge is Merge. For a sealed part it asks fill for the records of lines
+// without a result, which are exactly those whose bit is not set; without fill
+// every line must have one. A bit and a chunk become true in one write, so that
+// each proves the other: neither a lost chunk nor a foreign one passes as a line
+// that was not sent.
+func merge(ctx context.Context, objects Objects, bucket string, p Part, fill func(line int64) (Record, error), emit func(Record) error) error {
 	fault := func(line int64, chunk, what string) error {
 		return &ConservationError{PartKey: p.PartKey, Line: line, Chunk: chunk, What: what}
 	}
@@ -79,11 +88,24 @@ func Merge(ctx context.Context, objects Objects, bucket string, p Part, emit fun
 		case c.line == ended && next == end:
 			return nil
 		case c.line == ended, c.line > next && next < end && c.line < end:
-			return fault(next, "", "a line has no result")
+			if fill == nil || p.DoneLines.Has(int(next-p.FirstLine)) {
+				return fault(next, "", "a line has no result")
+			}
+			rec, err := fill(next)
+			if err == nil {
+				err = emit(rec)
+			}
+			if err != nil {
+				return err
+			}
+			next++
+			continue
 		case c.line < p.FirstLine, c.line >= end:
 			return fault(c.line, c.chunk.Key, "a result is for a line of another part")
 		case c.line < next:
 			return fault(c.line, c.chunk.Key, "a line has two results")
+		case fill != nil && !p.DoneLines.Has(int(next-p.FirstLine)):
+			return fault(c.line, c.chunk.Key, "a result is for a line that no checkpoint counted")
 		}
 		rec, err := c.take(&scratch)
 		if err == nil {

@@ -33,7 +33,7 @@ type PlannerOptions struct {
 	LineBytes int   // bytes a line; 0: 4 MiB
 	Nesting   int   // levels of JSON below a request; 0: 1,000
 
-	// A part is cut after PartLines requests (0: 500; at most 2,000, or its item
+	// A part is cut after PartLines requests (0: 500; at most 1,000, or its item
 	// grows too large), or before the line that would take it past PartBytes (0:
 	// 64 MiB): whoever takes a part over reads it from its beginning, so that long
 	// lines must not make that dear. A single line may be longer.
@@ -72,8 +72,8 @@ func NewPlanner(batches Batches, parts Parts, objects Objects, o *PlannerOptions
 	if p.o.Log == nil {
 		p.o.Log = slog.New(slog.DiscardHandler)
 	}
-	if p.o.PartLines < 1 || p.o.PartLines > 2000 {
-		return nil, fmt.Errorf("planner: %d lines a part; 1 to 2,000 are possible", p.o.PartLines)
+	if p.o.PartLines < 1 || p.o.PartLines > 1000 {
+		return nil, fmt.Errorf("planner: %d lines a part; 1 to 1,000 are possible", p.o.PartLines)
 	}
 	if p.o.Lines < 1 || p.o.Bytes < 1 || p.o.LineBytes < 1 || p.o.Nesting < 1 || p.o.PartBytes < 1 || p.o.Overdue < 0 {
 		return nil, fmt.Errorf("planner: an option is negative: %+v", p.o)
@@ -88,7 +88,7 @@ type PlanStatus string
 const (
 	Planned  PlanStatus = "planned" // run Plan.Parts, then finish
 	Refused  PlanStatus = "failed"  // the input was refused: the batch is over
-	NotToRun PlanStatus = "ended"   // cancelled, expired or closed meanwhile: nothing is left for this workflow
+	NotToRun PlanStatus = "ended"   // cancelled, expired or closed meanwhile: run nothing, only finish
 )
 
 // Plan is what a workflow runs. Parts are numbers, ascending; it has none unless
@@ -108,6 +108,10 @@ type Plan struct {
 // Memory holds one line, 16 bytes a line for the custom_ids, and 40 bytes a
 // part; nothing is inserted before the whole file has been found valid.
 //
+// A batch that was told to end while it validates is planned like any other, so
+// that its counts exist and each of its lines can be answered; only then is
+// there nothing to run. An input that is refused is refused all the same.
+//
 // An error is trouble of ours (retry), or [ErrCut]. Whatever is wrong with
 // the input makes the batch failed, with at most [MaxErrors] reasons, and is no
 // error here.
@@ -117,7 +121,7 @@ func (p *Planner) Plan(ctx context.Context, tenant, id string, now time.Time) (P
 	if err != nil {
 		return Plan{}, fmt.Errorf("plan %s: %w", id, err)
 	}
-	if b.Status != Validating || b.Ending != "" {
+	if b.Status != Validating {
 		return planOf(b), nil
 	}
 	cut, why, err := p.read(ctx, b)

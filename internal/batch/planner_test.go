@@ -174,7 +174,6 @@ func TestPlanOfABatchPastValidation(t *testing.T) {
 		{"finalizing", func(b *batch.Batch) { b.Status, b.Ending, b.Parts = batch.Finalizing, batch.Completed, 3 }, batch.Planned, 3},
 		{"failed", func(b *batch.Batch) { b.Status = batch.Failed }, batch.Refused, 0},
 		{"completed", func(b *batch.Batch) { b.Status, b.Ending, b.Parts = batch.Completed, batch.Completed, 3 }, batch.NotToRun, 0},
-		{"cancelled while validating", func(b *batch.Batch) { b.Ending = batch.Cancelled }, batch.NotToRun, 0},
 		{"cancelled while running", func(b *batch.Batch) { b.Status, b.Ending, b.Parts = batch.InProgress, batch.Cancelled, 3 }, batch.NotToRun, 0},
 		{"expired", func(b *batch.Batch) { b.Status, b.Ending, b.Parts = batch.InProgress, batch.Expired, 3 }, batch.NotToRun, 0},
 	} {
@@ -296,6 +295,25 @@ func TestPlanAfterADeathBetweenInserts(t *testing.T) {
 	}
 }
 
+// As many parts, cut elsewhere: 10 lines in parts of 6 are two parts, and in
+// parts of 5 too. Taken for equal, line 5 would belong to both, or to neither.
+func TestPlanDoesNotMixTwoCutsOfEqualCount(t *testing.T) {
+	w := newWorld(t)
+	b := w.create(requests(10))
+	f := w.restart()
+	f.Before("Batches.Start", 1, f.Crash)
+	if _, err := w.planner(&batch.PlannerOptions{PartLines: 6}).Plan(t.Context(), wTenant, b.ID, wNow); !errors.Is(err, memory.ErrCrashed) {
+		t.Fatalf("got %v", err)
+	}
+	w.restart()
+	if _, err := w.planner(&batch.PlannerOptions{PartLines: 5}).Plan(t.Context(), wTenant, b.ID, wNow); !errors.Is(err, batch.ErrCut) {
+		t.Errorf("another cut: %v", err)
+	}
+	if got := w.batch(b.ID).Status; got != batch.Validating {
+		t.Errorf("batch is %s", got)
+	}
+}
+
 func TestPlanOfAnInputThatIsGone(t *testing.T) {
 	for name, change := range map[string]func(*world, batch.Object) error{
 		"deleted": func(w *world, o batch.Object) error {
@@ -396,7 +414,7 @@ func TestPlanDoesNotTakeAnEarlyEndForTheEnd(t *testing.T) {
 func TestPlannerOptions(t *testing.T) {
 	m := memory.New(memory.Options{})
 	for name, o := range map[string]*batch.PlannerOptions{
-		"parts too long": {PartLines: 2001}, "negative part": {PartLines: -1}, "negative lines": {Lines: -1}, "negative overdue": {Overdue: -1},
+		"parts too long": {PartLines: 1001}, "negative part": {PartLines: -1}, "negative lines": {Lines: -1}, "negative overdue": {Overdue: -1},
 	} {
 		if _, err := batch.NewPlanner(m.Table.Batches, m.Table.Parts, m.Objects, o); err == nil {
 			t.Errorf("%s: accepted", name)

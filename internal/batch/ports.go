@@ -30,6 +30,10 @@ type Batches interface {
 	// limit (1-100); more reports whether another page exists. Eventually
 	// consistent. ErrNotFound when after names no batch of the tenant.
 	List(ctx context.Context, tenant, after string, limit int) (page []Batch, more bool, err error)
+	// Reading gives the id of a batch that reads the input file and is not
+	// terminal, among those created at or after since; "" when there is none.
+	// Eventually consistent: a batch of the last second may be missed.
+	Reading(ctx context.Context, tenant, fileID string, since time.Time) (id string, err error)
 	// Start moves validating to in_progress (C15) and records what planning
 	// found. ErrStatus when it left validating already; if the stored batch then
 	// is in_progress with equal numbers, it was this write (or its twin), and
@@ -126,6 +130,17 @@ type Claims interface {
 	Fail(ctx context.Context, c Claim, reason string, due, now time.Time) error
 }
 
+// Seals closes parts for good, whoever holds them: what ends a batch early.
+type Seals interface {
+	// Seal makes an open part (pending, leased or dead) sealed (C13), if its
+	// version is still ver: owner and due gone, ver+1. Its holder can write
+	// nothing from then on; what it checkpointed before counts. The answer is the
+	// part as it now is. A part that is over already is left as it is, and is
+	// success: nobody writes to it either. ErrStale when the part was written
+	// since (its holder was faster; read it again); ErrNotFound.
+	Seal(ctx context.Context, key PartKey, ver int64, now time.Time) (Part, error)
+}
+
 // Checkpoint is one step of a part's progress.
 type Checkpoint struct {
 	From, To int    // processed lines before and after; To-From = Chunk.N > 0
@@ -138,8 +153,28 @@ type Files interface {
 	// Put inserts f. ErrExists when the id is taken for the tenant; a record
 	// equal to f counts as success, so that a derived id can be written again.
 	Put(ctx context.Context, f File) error
-	// Get reads one. ErrNotFound. Expiry is the caller's to judge.
+	// Get reads one. ErrNotFound; ErrDeleted, which is one, when it was deleted.
+	// Expiry is the caller's to judge.
 	Get(ctx context.Context, tenant, id string) (File, error)
+	// List pages through a tenant's files by created_at, then id: those that q
+	// selects, from the one behind q.After, at most q.Limit (1-10,000); more
+	// reports whether another page exists. Files that expired by now are left
+	// out. Eventually consistent. ErrNotFound when q.After names no file of the
+	// tenant; one that expired, was deleted or isn't selected is still a cursor,
+	// so that a client may delete what it lists.
+	List(ctx context.Context, tenant string, q FileQuery, now time.Time) (page []File, more bool, err error)
+	// Delete makes the record as good as gone. What stays is its id, for a week:
+	// it can't be taken again, and Get and Delete say ErrDeleted. ErrNotFound
+	// when there never was one. A lost answer isn't recognised: ErrDeleted then.
+	Delete(ctx context.Context, tenant, id string, now time.Time) error
+}
+
+// FileQuery selects files and says in which order and from where.
+type FileQuery struct {
+	Purpose   string // "": any
+	After     string // id of the last file already seen, "" for the first page
+	Limit     int
+	Ascending bool // oldest first; else newest first
 }
 
 // Objects reads and writes objects. A written object is readable at once.
@@ -215,6 +250,12 @@ type Workflow interface {
 	// Start starts the batch's execution under the name given. One of that name
 	// that exists already with the same input is success.
 	Start(ctx context.Context, name, tenant, batch string) error
+	// Stop ends the execution of that name. One that is over, or never was, is no
+	// error. What the execution has begun (functions, messages) goes on.
+	Stop(ctx context.Context, name string) error
+	// Finish starts an execution under the name given that only finishes the
+	// batch. One of that name that exists already with the same input is success.
+	Finish(ctx context.Context, name, tenant, batch string) error
 	// Report tells the workflow that a part is over. A token it no longer knows
 	// is no error: the table says done.
 	Report(ctx context.Context, taskToken string) error
@@ -227,6 +268,10 @@ type Call struct {
 	Endpoint                 string // "/v1/…"
 	Body                     []byte // sent byte for byte
 	Try                      int    // from 1
+	// Room is to be asked before the reply's body takes up more memory: n is what
+	// it will take in all. It waits until the worker has that much (promise 8) and
+	// gives ctx's error when that ends first. Nil: there is room.
+	Room func(ctx context.Context, n int64) error
 }
 
 // Reply is what a model answered: any HTTP status.
@@ -240,6 +285,7 @@ type Reply struct {
 // Model answers calls. It makes one attempt a call: retrying is the Runner's.
 type Model interface {
 	// Call returns ErrTimeout, ErrUnreachable or ErrReplyTooLarge (wrapped) when
-	// there is no whole reply; ctx's own error when ctx ended first.
+	// there is no whole reply; ctx's own error when ctx ended first;
+	// ErrNoCredential when it could not even ask.
 	Call(ctx context.Context, c Call) (Reply, error)
 }

@@ -18,7 +18,7 @@ type answer struct {
 	verdict verdict
 	wait    time.Duration
 	result  result // when settled
-	err     error  // the line isn't a request: the input is not what was planned
+	err     error  // the line is not to blame: the worker can't go on with its part
 }
 
 // result is a line's record in its stored form.
@@ -26,6 +26,7 @@ type result struct {
 	index int
 	ok    bool
 	bytes []byte
+	seat  *seat // in the window
 }
 
 // replay sends a line once, on behalf of the batch's submitter, and turns what
@@ -45,21 +46,63 @@ func (h *hand) replay(ctx context.Context, b Batch, ln *line) answer {
 	call := Call{
 		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Submitter: b.Submitter,
 		Line: h.part.FirstLine + int64(ln.index), Endpoint: b.Endpoint, Body: ln.req.Body, Try: ln.tries,
+		Room: func(ctx context.Context, n int64) error { return h.roomFor(ctx, ln, n) },
 	}
 	callCtx, cancel := context.WithTimeout(ctx, o.LineTimeout)
 	reply, err := h.s.r.Model.Call(callCtx, call)
-	if err != nil && callCtx.Err() != nil && ctx.Err() == nil {
+	if err != nil && callCtx.Err() != nil && ctx.Err() == nil && !errors.Is(err, ErrNoCredential) {
 		err = fmt.Errorf("%w: after %s", ErrTimeout, o.LineTimeout)
 	}
 	cancel()
 	if ctx.Err() != nil {
 		return answer{verdict: again} // nobody looks at it: the claim is over
 	}
+	if errors.Is(err, ErrNoCredential) {
+		return answer{err: err}
+	}
 	v, wait := o.judge(ln, reply, err)
 	if v != settled {
 		return answer{verdict: v, wait: wait}
 	}
+	size := keptSize(reply.Body)
+	if err == nil && size > o.ReplyBytes {
+		reply, size, err = Reply{}, 0, fmt.Errorf("%w: as a string", ErrReplyTooLarge)
+	}
+	// A model that didn't ask for room, and a reply that grows when it is kept, do
+	// so here. The copy that a record is comes on top of that: one at a time.
+	if h.roomFor(ctx, ln, size) != nil {
+		return answer{verdict: again}
+	}
+	h.s.recording.Lock()
+	defer h.s.recording.Unlock()
 	return answer{result: h.record(call, ln, reply, err)}
+}
+
+// roomFor waits until the window has room for ln and n bytes of a reply to it.
+func (h *hand) roomFor(ctx context.Context, ln *line, n int64) error {
+	return h.s.room.grow(ctx, ln.seat, int64(len(ln.raw))+n, func() {
+		h.s.events <- func() {} // the loop shall cut a checkpoint
+	})
+}
+
+// keptSize is how many bytes body takes in a result, at most: one that isn't JSON
+// is kept as a string, up to six times as long.
+func keptSize(body []byte) int64 {
+	if openai.ValidJSON(body) {
+		return int64(len(body))
+	}
+	n := int64(len(body)) + 2
+	for _, c := range body {
+		switch {
+		case c < 0x20:
+			n += 5 // \u001f
+		case c == '"' || c == '\\':
+			n++
+		case c >= 0x80:
+			n += 2 // where it isn't UTF-8: U+FFFD
+		}
+	}
+	return n
 }
 
 // record makes the record of a line's last try: the result for the person, and
@@ -95,7 +138,7 @@ func (h *hand) record(c Call, ln *line, reply Reply, err error) result {
 		Line:    c.Line,
 		OK:      res.OK(),
 		Receipt: receipt.encode(),
-		Result:  bytes.TrimSuffix(res.Append(make([]byte, 0, len(reply.Body)+256)), []byte("\n")),
+		Result:  bytes.TrimSuffix(res.Append(make([]byte, 0, len(reply.Body)+512)), []byte("\n")),
 	}
 	stored := rec.Append(make([]byte, 0, len(rec.Receipt)+len(rec.Result)+32))
 	return result{index: ln.index, ok: rec.OK, bytes: stored}

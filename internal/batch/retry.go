@@ -35,8 +35,7 @@ func (o *RunnerOptions) judge(ln *line, reply Reply, err error) (verdict, time.D
 		return settled, 0
 	case err == nil && !passing(reply.Status):
 		return settled, 0
-	case err == nil && reply.RetryAfter > o.LongWait &&
-		(reply.Status == http.StatusTooManyRequests || reply.Status == http.StatusServiceUnavailable):
+	case err == nil && reply.RetryAfter > o.LongWait:
 		// Not the line's fault, so none of its tries is spent: the part comes back
 		// when the upstream is ready.
 		return longWait, reply.RetryAfter

@@ -40,12 +40,16 @@ type RunnerOptions struct {
 
 	CheckpointLines int           // C, results that force a checkpoint; 100
 	CheckpointEvery time.Duration // the longest a result waits for one; 15 s
-	CheckpointBytes int64         // bytes of results that force one; 8 MiB
+	CheckpointBytes int64         // bytes of results that force one, half of the window; 8 MiB
+
+	// ReplyBytes is the largest result that a reply may become. The Model bounds what
+	// it reads; one that isn't JSON grows when it is kept as a string. 16 MiB.
+	ReplyBytes int64
 
 	Lease     time.Duration // of a claim, and of its message's visibility; 120 s
 	Heartbeat time.Duration // a quarter of Lease
 	Skew      time.Duration // how far two clocks may differ; 5 s
-	LookEvery time.Duration // the oldest view of the batch on which a line is sent; 5 s
+	LookEvery time.Duration // the oldest view of the batch on which a line is sent; 5 s, a quarter of Lease at most
 
 	LineTimeout time.Duration // one try of one line; 120 s
 	Margin      time.Duration // kept for checkpoint and hand-over; 60 s
@@ -102,10 +106,11 @@ func (o RunnerOptions) withDefaults() (RunnerOptions, error) {
 	orDefault(&o.CheckpointLines, 100)
 	orDefault(&o.CheckpointEvery, 15*time.Second)
 	orDefault(&o.CheckpointBytes, 8<<20)
+	orDefault(&o.ReplyBytes, 16<<20)
 	orDefault(&o.Lease, 120*time.Second)
 	orDefault(&o.Heartbeat, o.Lease/4)
 	orDefault(&o.Skew, 5*time.Second)
-	orDefault(&o.LookEvery, 5*time.Second)
+	orDefault(&o.LookEvery, min(5*time.Second, o.Lease/4))
 	orDefault(&o.LineTimeout, 120*time.Second)
 	orDefault(&o.Margin, 60*time.Second)
 	orDefault(&o.Tries, 5)
@@ -120,6 +125,7 @@ func (o RunnerOptions) withDefaults() (RunnerOptions, error) {
 	}{
 		{"Concurrency", int64(o.Concurrency)}, {"CheckpointLines", int64(o.CheckpointLines)},
 		{"CheckpointEvery", int64(o.CheckpointEvery)}, {"CheckpointBytes", o.CheckpointBytes},
+		{"ReplyBytes", o.ReplyBytes},
 		{"Lease", int64(o.Lease)}, {"Heartbeat", int64(o.Heartbeat)}, {"Skew", int64(o.Skew)},
 		{"LookEvery", int64(o.LookEvery)}, {"LineTimeout", int64(o.LineTimeout)}, {"Margin", int64(o.Margin)},
 		{"Tries", int64(o.Tries)}, {"RetryBudget", int64(o.RetryBudget)}, {"LongWait", int64(o.LongWait)},
@@ -132,6 +138,9 @@ func (o RunnerOptions) withDefaults() (RunnerOptions, error) {
 	if o.Lease < 4*o.Heartbeat {
 		faults = append(faults, errors.New("option Lease must be at least 4 times Heartbeat: three may fail before a live worker is robbed"))
 	}
+	if o.LookEvery > o.Lease/2 {
+		faults = append(faults, errors.New("option LookEvery must be at most half of Lease: a batch that can't be looked at for a lease fails its part"))
+	}
 	if o.Lease+o.Skew > maxHide {
 		faults = append(faults, errors.New("options Lease and Skew together must be at most 12h: a bounced message is hidden that long"))
 	}
@@ -141,6 +150,15 @@ func (o RunnerOptions) withDefaults() (RunnerOptions, error) {
 // callTimeout bounds one call of a port, so that one that hangs costs neither
 // the lease nor the run.
 func (o RunnerOptions) callTimeout() time.Duration { return o.Lease / 8 }
+
+// window bounds the bytes that are not committed: see room.
+func (o RunnerOptions) window() int64 { return 2 * o.CheckpointBytes }
+
+// likelyReply is n within what a line may get for its reply before that has come:
+// four lines go in any case.
+func (o RunnerOptions) likelyReply(n int64) int64 {
+	return max(min(n, o.ReplyBytes, o.window()/4), 1)
+}
 
 // Outcome tells the caller of a run what to do with the message it came with.
 type Outcome struct {
@@ -177,6 +195,8 @@ func (r *Runner) Run(ctx context.Context, first Delivery, until time.Time) Outco
 		until:  until,
 		last:   until.Add(-r.o.LineTimeout - r.o.Margin),
 		events: make(chan func(), r.o.Concurrency),
+		room:   room{most: r.o.window()},
+		guess:  r.o.likelyReply(r.o.window() / int64(2*r.o.Concurrency)),
 		views:  map[viewKey]*view{},
 	}
 	s.take(first, true)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,12 @@ type answerer = func(context.Context, batch.Call) (batch.Reply, error)
 
 func newRig(t *testing.T, lines, partLines int, answer answerer) *rig {
 	t.Helper()
+	return newPaddedRig(t, lines, partLines, 0, answer)
+}
+
+// newPaddedRig makes every line so many bytes longer.
+func newPaddedRig(t *testing.T, lines, partLines, pad int, answer answerer) *rig {
+	t.Helper()
 	r := &rig{t: t, m: memory.New(memory.Options{}), model: memory.NewModel(nil, answer)}
 	var input bytes.Buffer
 	var parts []batch.Part
@@ -50,7 +57,7 @@ func newRig(t *testing.T, lines, partLines int, answer answerer) *rig {
 			})
 		}
 		// Odd spacing, escapes and a number no float holds: byte for byte, or not.
-		body := fmt.Sprintf(`{ "model":"m", "n":12345678901234567890.%d, "x": "é\u0041\/<&>" }`, i)
+		body := fmt.Sprintf(`{ "model":"m", "n":12345678901234567890.%d, "x": "é\u0041\/<&>%s" }`, i, strings.Repeat("x", pad))
 		r.bodies = append(r.bodies, body)
 		fmt.Fprintf(&input, `{"custom_id":"<id-%d>","method":"POST","url":%q,"body":%s}`+"\n", i, endpoint, body)
 		p := &parts[len(parts)-1]

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -22,10 +23,12 @@ type shift struct {
 
 	hands    []*hand // oldest first; two at most
 	inFlight int     // requests of all hands, those of a hand that is gone included
-	guess    int64   // bytes that a reply may have: the largest lately
-	full     bool    // the window in bytes is full
+	room     room
+	guess    int64 // bytes that a reply may have: the largest lately
+	full     bool  // a line or a reply waits for room
 	views    map[viewKey]*view
 
+	recording sync.Mutex // one record is made at a time: see replay
 	receiving bool
 	receiveAt time.Time
 	noMore    bool // take no further message
@@ -168,7 +171,7 @@ func (s *shift) received(d Delivery, err error) {
 // send fills the slots: the older hand first, so that parts end in the order
 // they were taken, and in each hand a line whose wait is over before a new one.
 func (s *shift) send(now time.Time) {
-	s.full = s.held() >= 2*s.r.o.CheckpointBytes
+	s.full = s.room.waits()
 	for s.inFlight < s.r.o.Concurrency {
 		sent := false
 		for _, h := range s.hands {
@@ -181,21 +184,18 @@ func (s *shift) send(now time.Time) {
 		if !sent {
 			return
 		}
-		s.full = s.held() >= 2*s.r.o.CheckpointBytes
 	}
 }
 
-// held is what the uncommitted window holds in bytes: lines under way with the
-// room their replies may need, and results not yet committed (promise 8).
-func (s *shift) held() (n int64) {
-	for _, h := range s.hands {
-		n += h.held + int64(h.flying+len(h.waiting))*s.guess
-	}
-	return n
-}
+// stuck reports whether the window is full and only a commit can make room.
+func (s *shift) stuck() bool { return s.full && (s.inFlight == 0 || s.room.waits()) }
 
-// learn adapts the room kept for a reply: at once when one is larger, slowly
-// when they are smaller. A reply's size is known only when it has come; after a
-// huge one few lines are under way, until small ones have shown that it was an
-// exception.
-func (s *shift) learn(size int64) { s.guess = max(size, s.guess-s.guess/10) }
+// learn adapts the room that a line gets for its reply when it is sent: at once
+// when one is larger, slowly when they are smaller. It begins with a share of half
+// the window. A guess that is too low makes replies wait for room while their
+// upstream holds a connection; one that is too high leaves slots empty: after a
+// huge reply few lines are under way, until small ones have shown that it was an
+// exception. The bound itself is kept by room.
+func (s *shift) learn(size int64) {
+	s.guess = s.r.o.likelyReply(max(size, s.guess-s.guess/10))
+}

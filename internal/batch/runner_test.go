@@ -95,7 +95,7 @@ func TestClaimAnswers(t *testing.T) {
 		}, false, "held", until + 5*time.Second, 0},
 		{"held and lapsed", func(_ *rig, p *batch.Part) {
 			p.State, p.Owner, p.LeaseUntil = batch.Leased, "other", time.Now().Add(-time.Hour)
-		}, false, "held", 5 * time.Second, 0},
+		}, false, "held", 30 * time.Second, 0}, // nobody can take it yet: not every few seconds
 		{"done", func(_ *rig, p *batch.Part) { p.State = batch.Done }, true, "over", 0, 1},
 		{"sealed", func(_ *rig, p *batch.Part) { p.State = batch.Sealed }, true, "over", 0, 1},
 		{"dead", func(_ *rig, p *batch.Part) { p.State = batch.Dead }, false, "dead", 5 * time.Minute, 0},
@@ -297,6 +297,7 @@ func TestRunnerOptions(t *testing.T) {
 	for want, o := range map[string]batch.RunnerOptions{
 		"4 times Heartbeat":   {Lease: 10 * time.Second, Heartbeat: 3 * time.Second},
 		"at most 12h":         {Lease: 12 * time.Hour},
+		"half of Lease":       {Lease: 8 * time.Second, LookEvery: 5 * time.Second},
 		"Tries is negative":   {Tries: -1},
 		"LongWait is negativ": {LongWait: -1},
 	} {

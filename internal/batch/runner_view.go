@@ -66,7 +66,8 @@ func (s *shift) seen(v *view, b Batch, err error, at time.Time) {
 	switch {
 	case at.Before(v.at):
 		// Two hands looked at once and the older look came in last: it must not
-		// make a cancelled batch run again.
+		// make a cancelled batch run again, nor a fresh view old.
+		return
 	case err == nil:
 		v.batch, v.gone = b, false
 	case errors.Is(err, ErrNotFound):

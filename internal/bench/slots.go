@@ -1,8 +1,8 @@
-// Package bench measures the Runner on in-process ports: how well it uses its
-// slots, and what it costs itself. For cmd/bench and its own test; never part
-// of a function.
+// Package bench measures the Runner and the Planner on in-process ports: how well
+// the one uses its slots and what it costs itself, how fast the other is and how
+// much memory it takes. For cmd/bench and its own test; never part of a function.
 //
-// Both figures are read off the clock of the caller: in a testing/synctest
+// The Runner's figures are read off the clock of the caller: in a testing/synctest
 // bubble SlotUse is exact and takes no time.
 package bench
 

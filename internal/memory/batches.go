@@ -76,6 +76,20 @@ func (s *Batches) List(ctx context.Context, tenant, after string, limit int) ([]
 	return a.page, a.more, err
 }
 
+// Reading is batch.Batches.Reading.
+func (s *Batches) Reading(ctx context.Context, tenant, fileID string, since time.Time) (string, error) {
+	return call(ctx, s.faults, "Batches.Reading", func() (string, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for n, b := range s.batches {
+			if n.tenant == tenant && b.Input.FileID == fileID && !b.Status.Terminal() && !b.CreatedAt.Before(millis(since)) {
+				return b.ID, nil
+			}
+		}
+		return "", nil
+	})
+}
+
 // Start is batch.Batches.Start.
 func (s *Batches) Start(ctx context.Context, tenant, id string, started batch.Started, now time.Time) (batch.Batch, error) {
 	return call(ctx, s.faults, "Batches.Start", func() (batch.Batch, error) {

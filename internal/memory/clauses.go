@@ -11,6 +11,23 @@ import (
 // A name ending in ".own" is the recognition of one's own lost answer; below it
 // are the conjuncts of that recognition.
 var clauses = map[string]string{
+	"C1.absent":       "bridge claim: no row of this correlation id",
+	"C1.own":          "bridge claim: a row reserved under this token is its own lost write",
+	"C1.own.reserved": "bridge claim: … only while it is reserved",
+	"C1.own.token":    "bridge claim: … only under this token",
+	"C2.reserved":     "bridge steal: state=reserved",
+	"C2.seen":         "bridge steal: ver is the one that was read",
+	"C2.stale":        "bridge steal: claimed_at<cut",
+	"C2.own":          "bridge steal: a row reserved under this token is its own lost write",
+	"C2.own.reserved": "bridge steal: … only while it is reserved",
+	"C2.own.token":    "bridge steal: … only under this token",
+	"C3.reserved":     "confirm: state=reserved",
+	"C3.token":        "confirm: claim_token=token",
+	"C3.own":          "confirm: a row confirmed under this token is its own lost write",
+	"C3.own.token":    "confirm: … only under this token",
+	"C4.reserved":     "release: state=reserved",
+	"C4.token":        "release: claim_token=token",
+
 	"C5.pending":    "claim: state=pending",
 	"C5.attempts":   "claim: attempts<max",
 	"C5.own":        "claim: a part this token holds is its own lost write",
@@ -38,6 +55,11 @@ var clauses = map[string]string{
 	"C10.owner":   "hand over: owner=token",
 	"C10f.leased": "fail: state=leased",
 	"C10f.owner":  "fail: owner=token",
+
+	"C13.open":     "seal: state in {pending, leased, dead}",
+	"C13.seen":     "seal: ver is the one that was read",
+	"C13.own":      "seal: a part that is over is its own lost write, or as good",
+	"C13.own.over": "seal: … only if it is over",
 
 	"C15.create.absent":      "create: no batch of this id",
 	"C15.start.validating":   "start: status=validating",
@@ -78,6 +100,35 @@ var clauses = map[string]string{
 	"keys.own":        "put key: an equal record is its own lost write",
 	"keys.own.equal":  "put key: … only an equal one",
 
+	"sends.absent": "record send: none of this request",
+	"sends.seen":   "record send: ver is the one that was read",
+	"sends.own":    "record send: one of this id is its own lost write",
+	"sends.own.id": "record send: … only one of this id",
+
+	"U.create.absent":     "create upload: no upload of this id",
+	"U.part.pending":      "add part: status=pending",
+	"U.part.absent":       "add part: no part of this id",
+	"U.part.room":         "add part: fewer parts than the most",
+	"U.part.own":          "add part: an equal part is its own lost write",
+	"U.part.own.equal":    "add part: … only an equal one",
+	"U.begin.pending":     "begin: status=pending",
+	"U.begin.absent":      "begin: no multipart upload recorded",
+	"U.begin.own":         "begin: the multipart upload recorded first stays, and is the answer",
+	"U.begin.own.pending": "begin: … only while pending",
+	"U.cancel.from":       "cancel upload: status in {pending, completing}",
+	"U.cancel.own":        "cancel upload: a cancelled one is its own lost write",
+	"U.start.pending":     "start completing: status=pending",
+	"U.start.own":         "start completing: one past pending with the same hash is its own lost write",
+	"U.start.own.status":  "start completing: … only completing, settled or completed",
+	"U.start.own.hash":    "start completing: … only with the same hash",
+	"U.settle.from":       "settle: status in {pending, completing}",
+	"U.settle.hash":       "settle: no hash yet, or the same",
+	"U.settle.own":        "settle: one past that with the same hash is success",
+	"U.settle.own.status": "settle: … only settled or completed",
+	"U.settle.own.hash":   "settle: … only with the same hash",
+	"U.finish.settled":    "finish upload: status=settled",
+	"U.finish.own":        "finish upload: a completed one is its own lost write",
+
 	"objects.pin":      "open: the ETag is the one that was named",
 	"uploads.open":     "complete: the upload is open",
 	"uploads.pieces":   "complete: every piece is the one that was stored",
@@ -86,7 +137,7 @@ var clauses = map[string]string{
 	"queue.delete":     "delete: the receipt is the last one",
 	"workflow.absent":  "start: no execution of this name",
 	"workflow.own":     "start: one with the same input is this one",
-	"workflow.own.job": "start: … only with the same input",
+	"workflow.own.job": "start and finish: … only with the same input",
 }
 
 // Clauses are the names of all clauses, sorted.

@@ -251,17 +251,20 @@ func TestQueueVisibility(t *testing.T) {
 
 func TestWorkflowRecords(t *testing.T) {
 	w := memory.NewWorkflow(nil)
-	for _, name := range []string{"b", "b", "b-finish-1"} {
-		if err := w.Start(t.Context(), name, "t", "b"); err != nil {
+	for range 2 {
+		if err := errors.Join(w.Start(t.Context(), "b", "t", "b"), w.Finish(t.Context(), "b-finish-1", "t", "b"), w.Stop(t.Context(), "b")); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if !w.Stopped("b") || w.Stopped("b-finish-1") {
+		t.Error("the wrong execution was stopped")
 	}
 	for range 2 {
 		if err := w.Report(t.Context(), "token"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := w.Executions(); !slices.Equal(got, []memory.Execution{{"b", "t", "b"}, {"b-finish-1", "t", "b"}}) {
+	if got := w.Executions(); !slices.Equal(got, []memory.Execution{{Name: "b", Tenant: "t", Batch: "b"}, {Name: "b-finish-1", Tenant: "t", Batch: "b", Finish: true}}) {
 		t.Errorf("executions %v", got)
 	}
 	if got := w.Reports(); !slices.Equal(got, []string{"token", "token"}) {

@@ -10,6 +10,7 @@ import (
 
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
 	"holdfast/internal/memory"
 	"holdfast/internal/storetest"
 )
@@ -20,11 +21,17 @@ func TestBatches(t *testing.T)  { storetest.RunBatches(t, batches("")) }
 func TestEndings(t *testing.T)  { storetest.RunEndings(t, endings("")) }
 func TestParts(t *testing.T)    { storetest.RunParts(t, parts("")) }
 func TestClaims(t *testing.T)   { storetest.RunClaims(t, claims("")) }
+func TestSeals(t *testing.T)    { storetest.RunSeals(t, seals("")) }
 func TestFiles(t *testing.T)    { storetest.RunFiles(t, files("")) }
 func TestKeys(t *testing.T)     { storetest.RunKeys(t, keys("")) }
+func TestBridge(t *testing.T)   { storetest.RunBridge(t, bridges("")) }
+func TestSends(t *testing.T)    { storetest.RunSends(t, sends("")) }
 func TestObjects(t *testing.T)  { storetest.RunObjects(t, objects("")) }
 func TestUploads(t *testing.T)  { storetest.RunUploads(t, uploads("")) }
 func TestWorkflow(t *testing.T) { storetest.RunWorkflow(t, workflow("")) }
+
+func TestUploadItems(t *testing.T) { storetest.RunUploadItems(t, uploadItems("")) }
+func TestPieces(t *testing.T)      { storetest.RunPieces(t, pieces("")) }
 
 // The ports with time run in bubbles, where waits cost nothing.
 
@@ -77,11 +84,23 @@ func suites(t *testing.T, drop string) (failed []string) {
 	if of("C5", "C7", "C8", "C9", "C10", "C10f") {
 		try(t, &failed, "Claims", storetest.ClaimsCases(), claims(drop))
 	}
+	if of("C13") {
+		try(t, &failed, "Seals", storetest.SealsCases(), seals(drop))
+	}
 	if of("files") {
 		try(t, &failed, "Files", storetest.FilesCases(), files(drop))
 	}
 	if of("keys") {
 		try(t, &failed, "Keys", storetest.KeysCases(), keys(drop))
+	}
+	if of("C1", "C2", "C3", "C4") {
+		try(t, &failed, "Bridge", storetest.BridgeCases(), bridges(drop))
+	}
+	if of("sends") {
+		try(t, &failed, "Sends", storetest.SendsCases(), sends(drop))
+	}
+	if of("U") {
+		try(t, &failed, "UploadItems", storetest.UploadItemsCases(), uploadItems(drop))
 	}
 	if of("objects") {
 		try(t, &failed, "Objects", storetest.ObjectsCases(), objects(drop))
@@ -141,12 +160,46 @@ func claims(drop string) func(storetest.T) storetest.ClaimsPorts {
 	}
 }
 
+func seals(drop string) func(storetest.T) storetest.SealsPorts {
+	return func(storetest.T) storetest.SealsPorts {
+		s := table(drop)
+		return storetest.SealsPorts{Parts: s.Parts, Claims: s.Claims, Seals: s.Seals, Seed: func(_ storetest.T, p batch.Part) { s.SeedPart(p) }}
+	}
+}
+
 func files(drop string) func(storetest.T) batch.Files {
 	return func(storetest.T) batch.Files { return table(drop).Files }
 }
 
 func keys(drop string) func(storetest.T) access.Store {
 	return func(storetest.T) access.Store { return table(drop).Keys }
+}
+
+func bridges(drop string) func(storetest.T) storetest.BridgePorts {
+	return func(storetest.T) storetest.BridgePorts {
+		s := table(drop)
+		return storetest.BridgePorts{Store: s.Bridge, Look: func(_ storetest.T, k bridge.Key) (bridge.Row, bool) {
+			return s.Row(k.Tenant, k.CorrelationID)
+		}}
+	}
+}
+
+func sends(drop string) func(storetest.T) bridge.Sends {
+	return func(storetest.T) bridge.Sends { return table(drop).Sends }
+}
+
+func uploadItems(drop string) func(storetest.T) storetest.UploadItemsPorts {
+	return func(storetest.T) storetest.UploadItemsPorts {
+		s := table(drop)
+		return storetest.UploadItemsPorts{Store: s.Uploads, Completions: s.Uploads}
+	}
+}
+
+func pieces(drop string) func(storetest.T) storetest.PiecesPorts {
+	return func(storetest.T) storetest.PiecesPorts {
+		s := memory.New(memory.Options{Drop: drop}).Objects
+		return storetest.PiecesPorts{Pieces: s, Multiparts: s, Objects: s, Bucket: "bucket", Put: s.PutURL}
+	}
 }
 
 func objects(drop string) func(storetest.T) storetest.ObjectsPorts {

@@ -39,7 +39,7 @@ type shelf struct {
 
 	mu      sync.Mutex
 	buckets map[string]map[string]blob
-	uploads map[string]*upload
+	uploads map[string]*multipart
 	ids     int
 	least   int
 }
@@ -51,7 +51,7 @@ func newObjects(r rules, f *Faults) *Objects {
 	return &Objects{&shelf{
 		rules:   r,
 		buckets: map[string]map[string]blob{},
-		uploads: map[string]*upload{},
+		uploads: map[string]*multipart{},
 		least:   5 << 20,
 	}, f}
 }

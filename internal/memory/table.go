@@ -8,6 +8,8 @@ import (
 
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/upload"
 )
 
 // Table is the one table in process: a port per field, over the same items.
@@ -17,8 +19,12 @@ type Table struct {
 	Endings *Endings
 	Parts   *Parts
 	Claims  *Claims
+	Seals   *Seals
 	Files   *Files
 	Keys    *Keys
+	Bridge  *Bridge
+	Sends   *Sends
+	Uploads *UploadItems
 
 	items *items
 }
@@ -32,7 +38,10 @@ func newTable(r rules, f *Faults) *Table {
 		batches: map[name]batch.Batch{},
 		parts:   map[name]map[int]batch.Part{},
 		files:   map[name]batch.File{},
+		deleted: map[name]batch.File{},
 		keys:    map[string]access.Key{},
+		bridges: map[bridge.Key]bridge.Row{},
+		sends:   map[name]bridge.Send{},
 	}
 	return i.view(f)
 }
@@ -51,7 +60,11 @@ type items struct {
 	batches map[name]batch.Batch
 	parts   map[name]map[int]batch.Part // by the batch's name, then the number
 	files   map[name]batch.File
+	deleted map[name]batch.File // files as they were
 	keys    map[string]access.Key
+	bridges map[bridge.Key]bridge.Row
+	sends   map[name]bridge.Send // by the request's hash
+	uploads map[name]upload.Upload
 }
 
 // port is what each port of one view has.
@@ -63,7 +76,8 @@ type port struct {
 func (i *items) view(f *Faults) *Table {
 	p := port{i, f}
 	return &Table{
-		Batches: &Batches{p}, Endings: &Endings{p}, Parts: &Parts{p}, Claims: &Claims{p}, Files: &Files{p}, Keys: &Keys{p},
+		Batches: &Batches{p}, Endings: &Endings{p}, Parts: &Parts{p}, Claims: &Claims{p}, Seals: &Seals{p}, Files: &Files{p}, Keys: &Keys{p}, Uploads: &UploadItems{p},
+		Bridge: &Bridge{p}, Sends: &Sends{p},
 		items: i,
 	}
 }

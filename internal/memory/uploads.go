@@ -14,8 +14,8 @@ import (
 // maxPieces is how many pieces an upload has at most.
 const maxPieces = 10_000
 
-// upload is one that was begun and is neither complete nor aborted.
-type upload struct {
+// multipart is an upload that was begun and is neither complete nor aborted.
+type multipart struct {
 	bucket, key string
 	pieces      map[int]blob
 }
@@ -41,11 +41,15 @@ func (s *Objects) Begin(ctx context.Context, o batch.Object) (string, error) {
 	return call(ctx, s.faults, "Uploads.Begin", func() (string, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.ids++
-		id := "upload-" + strconv.Itoa(s.ids)
-		s.uploads[id] = &upload{bucket: o.Bucket, key: o.Key, pieces: map[int]blob{}}
-		return id, nil
+		return s.begin(o), nil
 	})
+}
+
+func (s *shelf) begin(o batch.Object) (id string) {
+	s.ids++
+	id = "upload-" + strconv.Itoa(s.ids)
+	s.uploads[id] = &multipart{bucket: o.Bucket, key: o.Key, pieces: map[int]blob{}}
+	return id
 }
 
 // PutPiece is batch.Uploads.PutPiece. The last of several pieces with one
@@ -115,7 +119,7 @@ func (s *Objects) Abort(ctx context.Context, o batch.Object, id string) error {
 }
 
 // under finds an open upload of o.
-func (s *shelf) under(o batch.Object, id string) (*upload, error) {
+func (s *shelf) under(o batch.Object, id string) (*multipart, error) {
 	u := s.uploads[id]
 	if u == nil || u.bucket != o.Bucket || u.key != o.Key {
 		return nil, fmt.Errorf("upload %s of %s: %w", id, o.Key, batch.ErrNotFound)

@@ -24,18 +24,22 @@ type log struct {
 
 	mu      sync.Mutex
 	started map[string]Execution
+	stopped map[string]bool
 	order   []string
 	reports []string
 }
 
 // Execution is one that was started.
-type Execution struct{ Name, Tenant, Batch string }
+type Execution struct {
+	Name, Tenant, Batch string
+	Finish              bool // it only finishes
+}
 
 // NewWorkflow returns one that knows no execution; f may be nil.
 func NewWorkflow(f *Faults) *Workflow { return newWorkflow(rules{}, f) }
 
 func newWorkflow(r rules, f *Faults) *Workflow {
-	return &Workflow{&log{rules: r, started: map[string]Execution{}}, f}
+	return &Workflow{&log{rules: r, started: map[string]Execution{}, stopped: map[string]bool{}}, f}
 }
 
 // With is a view of the same workflow with faults of its own: another process.
@@ -44,19 +48,40 @@ func (w *Workflow) With(f *Faults) *Workflow { return &Workflow{w.log, f} }
 // Start is batch.Workflow.Start. A name taken with another input is ErrExists.
 func (w *Workflow) Start(ctx context.Context, name, tenant, id string) error {
 	return effect(ctx, w.faults, "Workflow.Start", func() error {
+		return w.start(Execution{Name: name, Tenant: tenant, Batch: id})
+	})
+}
+
+// Finish is batch.Workflow.Finish. A name taken with another input is ErrExists.
+func (w *Workflow) Finish(ctx context.Context, name, tenant, id string) error {
+	return effect(ctx, w.faults, "Workflow.Finish", func() error {
+		return w.start(Execution{Name: name, Tenant: tenant, Batch: id, Finish: true})
+	})
+}
+
+func (w *Workflow) start(e Execution) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, there := w.started[e.Name]
+	if w.rules.must("workflow.absent", !there) {
+		w.started[e.Name] = e
+		w.order = append(w.order, e.Name)
+		return nil
+	}
+	if w.rules.own("workflow.own", w.rules.must("workflow.own.job", old == e)) {
+		return nil
+	}
+	return fmt.Errorf("start %s for another batch: %w", e.Name, batch.ErrExists)
+}
+
+// Stop is batch.Workflow.Stop. Names that nothing was started under are recorded
+// too.
+func (w *Workflow) Stop(ctx context.Context, name string) error {
+	return effect(ctx, w.faults, "Workflow.Stop", func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		e := Execution{name, tenant, id}
-		old, there := w.started[name]
-		if w.rules.must("workflow.absent", !there) {
-			w.started[name] = e
-			w.order = append(w.order, name)
-			return nil
-		}
-		if w.rules.own("workflow.own", w.rules.must("workflow.own.job", old == e)) {
-			return nil
-		}
-		return fmt.Errorf("start %s for another batch: %w", name, batch.ErrExists)
+		w.stopped[name] = true
+		return nil
 	})
 }
 
@@ -78,6 +103,13 @@ func (w *Workflow) Executions() (all []Execution) {
 		all = append(all, w.started[name])
 	}
 	return all
+}
+
+// Stopped is a look at whether an execution was stopped.
+func (w *Workflow) Stopped(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped[name]
 }
 
 // Reports is a look at the tokens reported, in order, with repetitions.

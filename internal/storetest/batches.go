@@ -162,6 +162,9 @@ func batchesInterrupted(t T, p BatchesPorts) {
 	interrupts(t, map[string]func(context.Context) error{
 		"Create": func(ctx context.Context) error { return p.Batches.Create(ctx, fullBatch()) },
 		"Get":    func(ctx context.Context) error { return fault(p.Batches.Get(ctx, b.Tenant, b.ID)) },
+		"Reading": func(ctx context.Context) error {
+			return fault(p.Batches.Reading(ctx, b.Tenant, b.Input.FileID, at(0)))
+		},
 		"List": func(ctx context.Context) error {
 			_, _, err := p.Batches.List(ctx, b.Tenant, "", 1)
 			return err

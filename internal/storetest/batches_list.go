@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"holdfast/internal/batch"
@@ -12,6 +13,7 @@ var listCases = []Case[BatchesPorts]{
 	{"list/a tenant without batches", listEmpty},
 	{"list/a cursor that is no batch of the tenant's", listUnknown},
 	{"list/limits", listLimits},
+	{"reading/a live batch over the file, not older than asked for", reading},
 }
 
 // listed creates six batches of a new tenant, in no order, two of them in the
@@ -102,4 +104,47 @@ func listLimits(t T, p BatchesPorts) {
 			t.Errorf("a limit of %d is accepted", limit)
 		}
 	}
+}
+
+func reading(t T, p BatchesPorts) {
+	ctx, b := t.Context(), fullBatch()
+	var ids []string
+	for i, file := range []string{"file-a", "file-b", "file-a"} {
+		b.ID, b.Input.FileID, b.CreatedAt = "batch_"+unique(), file, at(time.Duration(i)*time.Minute)
+		begin(t, p.Batches, b)
+		ids = append(ids, b.ID)
+	}
+	other := fullBatch()
+	other.Input.FileID = "file-c"
+	begin(t, p.Batches, other)
+	finds := func(what, file string, since time.Time, want ...string) {
+		t.Helper()
+		var got string
+		eventually(t, what, func() bool {
+			got = value(p.Batches.Reading(ctx, b.Tenant, file, since))(t, what)
+			return slices.Contains(want, got)
+		})
+	}
+	finds("either of two", "file-a", at(0), ids[0], ids[2])
+	finds("of the same millisecond", "file-b", at(time.Minute), ids[1])
+	finds("the newer one only", "file-a", at(time.Millisecond), ids[2])
+	finds("none so new", "file-a", at(2*time.Minute+time.Millisecond), "")
+	finds("no such file", "file-none", at(0), "")
+	finds("no file", "", at(0), "")
+	finds("another tenant's", "file-c", at(-time.Hour), "")
+
+	// Running, told to end and being assembled are all alive.
+	last := b
+	succeeds(t, "start", fault(p.Batches.Start(ctx, last.Tenant, last.ID, batch.Started{Parts: 1, Lines: 1}, at(0))))
+	finds("in progress", "file-a", last.CreatedAt, last.ID)
+	succeeds(t, "end", fault(p.Endings.End(ctx, last.Tenant, last.ID, batch.Cancelled, at(0))))
+	finds("cancelling", "file-a", last.CreatedAt, last.ID)
+	tok := token()
+	succeeds(t, "finalize", fault(p.Endings.Finalize(ctx, last.Tenant, last.ID, tok, at(time.Hour), at(0), at(0))))
+	finds("finalizing", "file-a", last.CreatedAt, last.ID)
+	succeeds(t, "close", fault(p.Endings.Close(ctx, last.Tenant, last.ID, tok, batch.Closed{}, at(0))))
+	finds("over", "file-a", last.CreatedAt, "")
+	finds("the other one still", "file-a", at(0), ids[0])
+	succeeds(t, "refuse", fault(p.Batches.Refuse(ctx, b.Tenant, ids[0], reasons(1), at(0))))
+	finds("failed", "file-a", at(0), "")
 }

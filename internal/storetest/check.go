@@ -11,7 +11,9 @@ import (
 
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
 	"holdfast/internal/lease"
+	"holdfast/internal/upload"
 )
 
 // racers is how many callers a race has.
@@ -64,8 +66,9 @@ func refuses(t T, what string, err, want error) {
 
 // decisions are the errors that tell a caller something about the store.
 var decisions = []error{
-	batch.ErrNotFound, batch.ErrExists, batch.ErrChanged, batch.ErrStatus, batch.ErrOver, batch.ErrDead, batch.ErrExhausted, batch.ErrEmpty,
-	lease.ErrHeld, lease.ErrLost, access.ErrNotFound, access.ErrExists,
+	batch.ErrNotFound, batch.ErrExists, batch.ErrChanged, batch.ErrStatus, batch.ErrOver, batch.ErrDead, batch.ErrExhausted, batch.ErrEmpty, batch.ErrStale,
+	lease.ErrHeld, lease.ErrLost, access.ErrNotFound, access.ErrExists, upload.ErrClosed, upload.ErrFull,
+	bridge.ErrTaken, bridge.ErrNotFound, bridge.ErrChanged,
 }
 
 // interrupts demands that each call, made with a ctx that is over, is answered

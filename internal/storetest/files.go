@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func RunFiles(t *testing.T, open func(T) batch.Files) {
 
 // FilesCases is the suite of batch.Files.
 func FilesCases() []Case[batch.Files] {
-	return []Case[batch.Files]{
+	return slices.Concat([]Case[batch.Files]{
 		{"put/a full record and a bare one come back", fileRoundTrip},
 		{"put/an equal record is its own lost write", fileAgain},
 		{"put/a taken id is refused, whatever differs", fileTaken},
@@ -25,7 +26,7 @@ func FilesCases() []Case[batch.Files] {
 		{"get/unknown and foreign", fileUnknown},
 		{"get/an expired one is still there", fileExpired},
 		{"a context that is over", filesInterrupted},
-	}
+	}, fileListCases, fileDeleteCases)
 }
 
 func fullFile() batch.File {
@@ -118,5 +119,10 @@ func filesInterrupted(t T, s batch.Files) {
 	interrupts(t, map[string]func(context.Context) error{
 		"Put": func(ctx context.Context) error { return s.Put(ctx, other) },
 		"Get": func(ctx context.Context) error { return fault(s.Get(ctx, f.Tenant, f.ID)) },
+		"List": func(ctx context.Context) error {
+			_, _, err := s.List(ctx, f.Tenant, batch.FileQuery{Limit: 1}, at(0))
+			return err
+		},
+		"Delete": func(ctx context.Context) error { return s.Delete(ctx, f.Tenant, f.ID, at(0)) },
 	})
 }

@@ -21,6 +21,9 @@ func WorkflowCases() []Case[batch.Workflow] {
 		{"start/again with the same input is success", startSame},
 		{"start/a name taken with another input", startTaken},
 		{"start/many at once are one", startAtOnce},
+		{"finish/again with the same input is success", finishSame},
+		{"finish/a name taken by another start", finishTaken},
+		{"stop/whatever there is to stop", stopAny},
 		{"report/a token that nobody knows", reportUnknown},
 		{"a context that is over", workflowInterrupted},
 	}
@@ -51,6 +54,41 @@ func startAtOnce(t T, w batch.Workflow) {
 	}
 }
 
+func finishSame(t T, w batch.Workflow) {
+	k := key(0)
+	succeeds(t, "start", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
+	for range 3 {
+		succeeds(t, "finish", w.Finish(t.Context(), k.Batch+"-finish-3", k.Tenant, k.Batch))
+	}
+	for _, err := range race(8, func(int) error { return w.Finish(t.Context(), k.Batch+"-finish-4", k.Tenant, k.Batch) }) {
+		succeeds(t, "finish at once", err)
+	}
+}
+
+// finishTaken: one that only finishes is not the one that runs the batch.
+func finishTaken(t T, w batch.Workflow) {
+	k, other := key(0), key(0)
+	succeeds(t, "start", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
+	refuses(t, "finish under the name of a start", w.Finish(t.Context(), k.Batch, k.Tenant, k.Batch), batch.ErrExists)
+	name := k.Batch + "-finish-3"
+	succeeds(t, "finish", w.Finish(t.Context(), name, k.Tenant, k.Batch))
+	refuses(t, "finish of another batch", w.Finish(t.Context(), name, k.Tenant, other.Batch), batch.ErrExists)
+	refuses(t, "start under the name of a finish", w.Start(t.Context(), name, k.Tenant, k.Batch), batch.ErrExists)
+}
+
+// stopAny: running, over, stopped before and never started are all the same to
+// the caller, and a name that was stopped stays taken.
+func stopAny(t T, w batch.Workflow) {
+	k := key(0)
+	succeeds(t, "stop before the start", w.Stop(t.Context(), k.Batch))
+	succeeds(t, "start", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
+	for range 3 {
+		succeeds(t, "stop", w.Stop(t.Context(), k.Batch))
+	}
+	succeeds(t, "start again", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
+	refuses(t, "finish under its name", w.Finish(t.Context(), k.Batch, k.Tenant, k.Batch), batch.ErrExists)
+}
+
 func reportUnknown(t T, w batch.Workflow) {
 	for _, token := range []string{"AQDEAAAAKgAAAAMAAAAAAAAAAX" + unique(), task, ""} {
 		succeeds(t, "report", w.Report(t.Context(), token))
@@ -61,6 +99,8 @@ func workflowInterrupted(t T, w batch.Workflow) {
 	k := key(0)
 	interrupts(t, map[string]func(context.Context) error{
 		"Start":  func(ctx context.Context) error { return w.Start(ctx, k.Batch, k.Tenant, k.Batch) },
+		"Finish": func(ctx context.Context) error { return w.Finish(ctx, k.Batch+"-finish-1", k.Tenant, k.Batch) },
+		"Stop":   func(ctx context.Context) error { return w.Stop(ctx, k.Batch) },
 		"Report": func(ctx context.Context) error { return w.Report(ctx, task) },
 	})
 }

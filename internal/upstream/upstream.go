@@ -117,7 +117,11 @@ func (cl *Client) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 	if cl.key != nil {
 		key, err := cl.key(callCtx)
 		if err != nil {
-			return batch.Reply{}, cl.classify(ctx, callCtx, "upstream secret not readable")
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return batch.Reply{}, ctx.Err()
+			}
+			// No line of a batch is to blame, whatever the time it took.
+			return batch.Reply{}, fmt.Errorf("%w: %w", batch.ErrNoCredential, err)
 		}
 		if key != "" {
 			req.Header.Set("Authorization", "Bearer "+key)
@@ -128,9 +132,9 @@ func (cl *Client) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 		return batch.Reply{}, cl.classify(ctx, callCtx, "no reply")
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, cl.bound+1))
-	if int64(len(body)) > cl.bound {
-		return batch.Reply{}, fmt.Errorf("%w: status %d, more than %d bytes", batch.ErrReplyTooLarge, resp.StatusCode, cl.bound)
+	body, err := cl.read(callCtx, resp, c.Room)
+	if errors.Is(err, batch.ErrReplyTooLarge) {
+		return batch.Reply{}, err
 	}
 	if err != nil {
 		return batch.Reply{}, cl.classify(ctx, callCtx, "reply broke off")
@@ -141,6 +145,39 @@ func (cl *Client) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 		Body:       body,
 		RetryAfter: retryAfter(resp.Header, time.Now()),
 	}, nil
+}
+
+// read reads a reply's body into memory that room was asked for: at once for all
+// of it where its length is known, else in steps that double.
+func (cl *Client) read(ctx context.Context, resp *http.Response, room func(context.Context, int64) error) ([]byte, error) {
+	tooLarge := fmt.Errorf("%w: status %d, more than %d bytes", batch.ErrReplyTooLarge, resp.StatusCode, cl.bound)
+	if resp.ContentLength > cl.bound {
+		return nil, tooLarge
+	}
+	var body []byte
+	// One byte beyond the length finds the end without another step.
+	next := min(max(resp.ContentLength+1, 4<<10), cl.bound+1)
+	for {
+		if room != nil {
+			if err := room(ctx, next); err != nil {
+				return nil, err
+			}
+		}
+		body = append(make([]byte, 0, next), body...)
+		for len(body) < cap(body) {
+			n, err := resp.Body.Read(body[len(body):cap(body)])
+			body = body[:len(body)+n]
+			switch {
+			case int64(len(body)) > cl.bound:
+				return nil, tooLarge
+			case err == io.EOF:
+				return body, nil
+			case err != nil:
+				return nil, err
+			}
+		}
+		next = min(2*next, cl.bound+1)
+	}
 }
 
 // classify tells the caller's own end from the call's timeout from everything

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +92,7 @@ func TestCallErrors(t *testing.T) {
 		}, batch.ErrTimeout},
 		{"broken reply", nil, broken, batch.ErrUnreachable},
 		{"one byte too large", &Options{ReplyBytes: 10}, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "12345678901") }, batch.ErrReplyTooLarge},
-		{"secret", &Options{Key: func(context.Context) (string, error) { return "", errors.New("denied") }}, hang, batch.ErrUnreachable},
+		{"secret", &Options{Key: func(context.Context) (string, error) { return "", errors.New("denied") }}, hang, batch.ErrNoCredential},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := serve(t, tt.o, tt.h).Call(t.Context(), call("{}"))
@@ -129,6 +131,88 @@ func TestCallErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A reply's body is in memory only where the worker has room for it.
+func TestCallAsksForRoom(t *testing.T) {
+	const size = 100_000
+	for _, tt := range []struct {
+		name   string
+		length bool // known before the body
+		most   int
+	}{{"length known", true, 1}, {"length unknown", false, 6}} {
+		t.Run(tt.name, func(t *testing.T) {
+			cl := serve(t, &Options{ReplyBytes: size}, func(w http.ResponseWriter, r *http.Request) {
+				if tt.length {
+					w.Header().Set("Content-Length", strconv.Itoa(size))
+				}
+				for range 10 {
+					w.Write(make([]byte, size/10))
+					http.NewResponseController(w).Flush()
+				}
+			})
+			var asked []int64
+			c := call("{}")
+			c.Room = func(_ context.Context, n int64) error {
+				asked = append(asked, n)
+				return nil
+			}
+			r, err := cl.Call(t.Context(), c)
+			if err != nil || len(r.Body) != size {
+				t.Fatalf("%d bytes, %v", len(r.Body), err)
+			}
+			if len(asked) == 0 || len(asked) > tt.most || !slices.IsSorted(asked) || asked[len(asked)-1] < int64(cap(r.Body)) {
+				t.Errorf("asked for %v for %d bytes in %d", asked, size, cap(r.Body))
+			}
+			if last := asked[len(asked)-1]; last > size+1 {
+				t.Errorf("asked for %d, more than any reply has", last)
+			}
+		})
+	}
+	t.Run("no room in time", func(t *testing.T) {
+		cl := serve(t, &Options{Timeout: 50 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") })
+		c := call("{}")
+		c.Room = func(ctx context.Context, _ int64) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		if _, err := cl.Call(t.Context(), c); !errors.Is(err, batch.ErrTimeout) {
+			t.Error(err)
+		}
+	})
+}
+
+// A secret that can't be read is never the line's fault, however long it took.
+func TestUnreadableSecret(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		key  func(context.Context, context.CancelFunc) (string, error)
+		want error
+	}{
+		{"denied", func(context.Context, context.CancelFunc) (string, error) { return "", errors.New("denied") }, batch.ErrNoCredential},
+		{"too slow", func(ctx context.Context, _ context.CancelFunc) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}, batch.ErrNoCredential},
+		{"caller's end", func(ctx context.Context, cancel context.CancelFunc) (string, error) {
+			cancel()
+			return "", ctx.Err()
+		}, context.Canceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cl := serve(t, &Options{Timeout: 50 * time.Millisecond, Key: func(ctx context.Context) (string, error) { return tt.key(ctx, cancel) }},
+				func(http.ResponseWriter, *http.Request) { t.Error("asked without a secret") })
+			_, err := cl.Call(ctx, call("{}"))
+			if !errors.Is(err, tt.want) || errors.Is(err, batch.ErrUnreachable) || errors.Is(err, batch.ErrTimeout) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			if errors.Is(err, batch.ErrNoCredential) && errors.Is(tt.want, context.Canceled) {
+				t.Errorf("got %v, want the caller's own end", err)
+			}
+		})
+	}
 }
 
 func TestRedirectIsNotFollowed(t *testing.T) {

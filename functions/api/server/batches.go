@@ -1,17 +1,15 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
 	"holdfast/internal/openai"
 )
 
@@ -32,24 +30,24 @@ func (s *Server) createBatch(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	req := batch.Request{
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return err
+	}
+	req := bridge.Request{
 		Tenant: r.caller.Tenant, Submitter: r.caller.Principal, RequestID: r.id,
 		FileID: in.InputFileID, Endpoint: in.Endpoint, Window: in.CompletionWindow, Metadata: in.Metadata,
 	}
 	if in.OutputExpiresAfter != nil {
 		req.OutputExpiry = time.Duration(in.OutputExpiresAfter.Seconds) * time.Second
 	}
-	key, err := idempotencyKey(r.Header)
-	if err != nil {
-		return err
-	}
+	var b batch.Batch
 	if key != "" {
-		req.ID = derivedID(r.caller.Tenant, key)
+		b, err = s.createOnce(r.Context(), key, req, r.now)
+	} else {
+		b, err = s.createAnew(r.Context(), resent(r.Header), req, r.now)
 	}
-	b, err := s.ports.Creator.Create(r.Context(), req, r.now)
-	switch e, _ := errors.AsType[*openai.Error](err); {
-	case e != nil && e.Code == "idempotency_conflict":
-		return openai.IdempotencyConflict(key) // the client knows its key, not the id made of it
+	switch {
 	case errors.Is(err, batch.ErrNotStarted):
 		s.log.LogAttrs(r.Context(), slog.LevelError, "workflow not started",
 			slog.String("request_id", r.id), slog.String("tenant", b.Tenant), slog.String("batch", b.ID), slog.Any("error", err))
@@ -61,29 +59,6 @@ func (s *Server) createBatch(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	return openai.WriteJSON(w, http.StatusOK, batch.ToWire(b, counts))
-}
-
-// idempotencyKey reads the optional header: 1 to 255 printable ASCII characters.
-func idempotencyKey(h http.Header) (string, error) {
-	values := h.Values("Idempotency-Key")
-	if len(values) == 0 {
-		return "", nil
-	}
-	key := values[0]
-	bad := len(values) > 1 || key == "" || len(key) > 255 ||
-		strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
-	if bad {
-		return "", openai.Invalid("invalid_idempotency_key", "Idempotency-Key",
-			"Invalid Idempotency-Key: send one, of 1 to 255 printable ASCII characters.")
-	}
-	return key, nil
-}
-
-// derivedID is the id of the one batch that a tenant may create under a key.
-// Tenants hold no NUL, so no two pairs read alike.
-func derivedID(tenant, key string) string {
-	sum := sha256.Sum256([]byte("Idempotency-Key\x00" + tenant + "\x00" + key))
-	return "batch_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
 }
 
 func (s *Server) getBatch(w http.ResponseWriter, r *request) error {
@@ -136,5 +111,5 @@ func (s *Server) listBatches(w http.ResponseWriter, r *request) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return openai.WriteJSON(w, http.StatusOK, openai.NewList(data, more))
+	return openai.WriteList(w, data, more, maxListBytes)
 }

@@ -8,11 +8,24 @@
 // needs exactly one scope:
 //
 //	POST /v1/files               submit   multipart, up to HOLDFAST_DIRECT_BYTES
+//	GET  /v1/files               read     limit 1-10000, order, purpose, after=<file id>
 //	GET  /v1/files/{id}          read
+//	DELETE /v1/files/{id}        submit   not while a batch that is live reads or writes it
 //	GET  /v1/files/{id}/content  read     302 to a URL good for ten minutes
+//	GET  /v1/models              read     what HOLDFAST_MODELS names
+//	GET  /v1/models/{id}         read
+//	POST /v1/uploads             submit   a file in parts
+//	GET  /v1/uploads/{id}        submit   ours: which parts have arrived
+//	POST /v1/uploads/{id}/parts  submit   multipart, up to HOLDFAST_DIRECT_BYTES
+//	POST /v1/uploads/{id}/part_urls  submit   ours: URLs that take parts of 5 MiB and more
+//	POST /v1/uploads/{id}/complete   submit
+//	POST /v1/uploads/{id}/cancel     submit
 //	POST /v1/batches             submit
 //	GET  /v1/batches             read     limit 1-100, after=<batch id>
 //	GET  /v1/batches/{id}        read
+//
+// A page of a list may hold less than its limit, with has_more: an answer of the
+// function has 6 MB at most.
 //
 // HEAD is answered where GET is, OPTIONS everywhere (without a key: it tells
 // nothing but Allow). A request is authenticated before its body, its path's id

@@ -17,8 +17,11 @@ import (
 	"holdfast/functions/api/server"
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
 	"holdfast/internal/memory"
+	uploads "holdfast/internal/upload"
 )
 
 const inputs = "inputs"
@@ -73,6 +76,19 @@ func (h *house) build() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	log := slog.New(slog.NewJSONHandler(&h.log, nil))
+	jobs := batches.New(creator, view.Table.Batches)
+	claims, err := bridge.New(view.Table.Bridge, jobs, &bridge.Options{ClaimStale: h.settings.ClaimStale, Log: log})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	parts, err := uploads.New(uploads.Ports{
+		Store: view.Table.Uploads, Completions: view.Table.Uploads, Files: view.Table.Files,
+		Objects: view.Objects, Multiparts: view.Objects, Pieces: view.Objects,
+	}, inputs, &uploads.Options{Expiry: h.settings.UploadExpiry, FileExpiry: h.settings.FileExpiry})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	h.handler = server.New(server.Ports{
 		Keys:    access.NewCache(view.Table.Keys, nil),
 		Batches: view.Table.Batches,
@@ -80,9 +96,15 @@ func (h *house) build() {
 		Files:   view.Table.Files,
 		Objects: view.Objects,
 		Links:   h.links,
-		Creator: creator,
+		Uploads: parts,
+
+		Canceller: batch.NewCanceller(view.Table.Batches, view.Table.Endings, view.Workflow),
+
+		Jobs:    jobs,
+		Bridge:  claims,
+		Resends: bridge.NewResends(view.Table.Sends, batch.NewID),
 	}, h.settings, inputs, &server.Options{
-		Log: slog.New(slog.NewJSONHandler(&h.log, nil)),
+		Log: log,
 		Now: func() time.Time { return h.now },
 	})
 }
@@ -112,10 +134,15 @@ func (h *house) do(c call) answer {
 	for k, v := range c.header {
 		r.Header.Set(k, v)
 	}
+	return h.send(r)
+}
+
+func (h *house) send(r *http.Request) answer {
+	h.t.Helper()
 	w := httptest.NewRecorder()
 	h.handler.ServeHTTP(w, r)
 	if w.Header().Get("X-Request-Id") == "" {
-		h.t.Errorf("%s %s: no x-request-id", c.method, c.path)
+		h.t.Errorf("%s %s: no x-request-id", r.Method, r.URL.Path)
 	}
 	return answer{w, h.t}
 }

@@ -48,14 +48,14 @@ func TestRefusals(t *testing.T) {
 		{"read creates nothing", call{method: "POST", path: "/v1/batches", as: "acme read"}, 403, "insufficient_permissions", ""},
 		{"read uploads nothing", call{method: "POST", path: "/v1/files", as: "acme read"}, 403, "insufficient_permissions", ""},
 		{"admin lends neither", call{method: "GET", path: "/v1/batches", as: "acme admin"}, 403, "insufficient_permissions", ""},
-		{"unknown path", get("/v1/models"), 404, "unknown_url", ""},
+		{"unknown path", get("/v1/engines"), 404, "unknown_url", ""},
 		{"root", get("/"), 404, "unknown_url", ""},
 		{"below a batch", get(anyBatch + "/nothing"), 404, "unknown_url", ""},
 		{"closing slash", get("/v1/batches/"), 404, "unknown_url", ""},
 		{"double slash", get("/v1//batches"), 404, "unknown_url", ""},
 		{"dots", get("/v1/files/../batches"), 404, "unknown_url", ""},
 		{"method of a batch", call{method: "DELETE", path: anyBatch, as: "acme both"}, 405, "method_not_allowed", ""},
-		{"method of files", call{method: "GET", path: "/v1/files", as: "acme both"}, 405, "method_not_allowed", ""},
+		{"method of files", call{method: "PUT", path: "/v1/files", as: "acme both"}, 405, "method_not_allowed", ""},
 		{"method nobody knows", call{method: "BREW", path: "/v1/batches", as: "acme both"}, 405, "method_not_allowed", ""},
 		{"unknown batch", get(anyBatch), 404, "batch_not_found", "batch_id"},
 		{"no batch id", get("/v1/batches/x"), 404, "batch_not_found", "batch_id"},
@@ -115,8 +115,10 @@ func TestTwoAuthorizationHeaders(t *testing.T) {
 func TestAllowAndOptions(t *testing.T) {
 	h := newHouse(t)
 	for path, allow := range map[string]string{
-		"/v1/files":            "OPTIONS, POST",
-		"/v1/files/x":          "GET, HEAD, OPTIONS",
+		"/v1/files":            "GET, HEAD, OPTIONS, POST",
+		"/v1/files/x":          "DELETE, GET, HEAD, OPTIONS",
+		"/v1/models":           "GET, HEAD, OPTIONS",
+		"/v1/models/a/b":       "GET, HEAD, OPTIONS",
 		"/v1/files/x/content":  "GET, HEAD, OPTIONS",
 		"/v1/batches":          "GET, HEAD, OPTIONS, POST",
 		"/v1/batches/batch_xx": "GET, HEAD, OPTIONS",
@@ -193,6 +195,10 @@ func TestTroubleOfPorts(t *testing.T) {
 		{"Batches.Create", func(h *house) call { return createCall(h.file()) }},
 		{"Batches.Get", func(*house) call { return call{method: "GET", path: anyBatch, as: "acme read"} }},
 		{"Batches.List", func(*house) call { return call{method: "GET", path: "/v1/batches", as: "acme read"} }},
+		{"Files.List", func(*house) call { return call{method: "GET", path: "/v1/files", as: "acme read"} }},
+		{"Batches.Reading", func(h *house) call { return deleteCall(h.file()) }},
+		{"Objects.Delete", func(h *house) call { return deleteCall(h.file()) }},
+		{"Files.Delete", func(h *house) call { return deleteCall(h.file()) }},
 	} {
 		t.Run(c.op, func(t *testing.T) {
 			h := newHouse(t)

@@ -12,8 +12,11 @@ import (
 
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
 	"holdfast/internal/openai"
+	"holdfast/internal/upload"
 )
 
 // Authenticator tells who shows a value of the Authorization header; its errors
@@ -39,7 +42,15 @@ type Ports struct {
 	Files   batch.Files
 	Objects batch.Objects
 	Links   Presigner
-	Creator *batch.Creator
+	Uploads *upload.Uploads
+
+	Canceller *batch.Canceller
+
+	// How a batch is created: Jobs does it, Bridge once a key, Resends once for
+	// all that an official client sends again.
+	Jobs    *batches.Submitter
+	Bridge  *bridge.Bridge
+	Resends *bridge.Resends
 }
 
 // Options adjust a Server. The zero value works.
@@ -105,14 +116,29 @@ type request struct {
 }
 
 var routes = []*route{
-	{"/v1/files", map[string]action{http.MethodPost: {access.Submit, (*Server).uploadFile}}},
-	{"/v1/files/{id}", map[string]action{http.MethodGet: {access.Read, (*Server).getFile}}},
+	{"/v1/files", map[string]action{
+		http.MethodPost: {access.Submit, (*Server).uploadFile},
+		http.MethodGet:  {access.Read, (*Server).listFiles},
+	}},
+	{"/v1/files/{id}", map[string]action{
+		http.MethodGet:    {access.Read, (*Server).getFile},
+		http.MethodDelete: {access.Submit, (*Server).deleteFile},
+	}},
 	{"/v1/files/{id}/content", map[string]action{http.MethodGet: {access.Read, (*Server).getContent}}},
+	{"/v1/models", map[string]action{http.MethodGet: {access.Read, (*Server).listModels}}},
+	{"/v1/models/{id...}", map[string]action{http.MethodGet: {access.Read, (*Server).getModel}}},
+	{"/v1/uploads", map[string]action{http.MethodPost: {access.Submit, (*Server).createUpload}}},
+	{"/v1/uploads/{id}", map[string]action{http.MethodGet: {access.Submit, (*Server).getUpload}}},
+	{"/v1/uploads/{id}/parts", map[string]action{http.MethodPost: {access.Submit, (*Server).addPart}}},
+	{"/v1/uploads/{id}/part_urls", map[string]action{http.MethodPost: {access.Submit, (*Server).partURLs}}},
+	{"/v1/uploads/{id}/complete", map[string]action{http.MethodPost: {access.Submit, (*Server).completeUpload}}},
+	{"/v1/uploads/{id}/cancel", map[string]action{http.MethodPost: {access.Submit, (*Server).cancelUpload}}},
 	{"/v1/batches", map[string]action{
 		http.MethodPost: {access.Submit, (*Server).createBatch},
 		http.MethodGet:  {access.Read, (*Server).listBatches},
 	}},
 	{"/v1/batches/{id}", map[string]action{http.MethodGet: {access.Read, (*Server).getBatch}}},
+	{"/v1/batches/{id}/cancel", map[string]action{http.MethodPost: {access.Submit, (*Server).cancelBatch}}},
 }
 
 // allow lists the route's methods, in a fixed order.

@@ -112,6 +112,40 @@ func TestContent(t *testing.T) {
 	}
 }
 
+// The official Go client follows no redirect to another origin: what a reply can
+// carry comes in the reply.
+func TestContentForGo(t *testing.T) {
+	h := newHouse(t)
+	id := h.file()
+	f, _ := h.mem.Table.Files.Get(t.Context(), "acme", id)
+	stored := h.mem.Objects.Bytes(f.Object.Bucket, f.Object.Key)
+	get := call{method: "GET", path: "/v1/files/" + id + "/content", as: "acme read", header: map[string]string{"X-Stainless-Lang": "go"}}
+	if a := h.do(get); a.Code != http.StatusOK || a.Body.String() != string(stored) || a.Header().Get("Location") != "" {
+		t.Errorf("%d, %v, %d bytes, want the %d stored", a.Code, a.Header(), a.Body.Len(), len(stored))
+	}
+	large := f
+	large.ID, large.Object.Bytes = "file-"+strings.Repeat("a", 24), 4<<20+1
+	if err := h.mem.Table.Files.Put(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	get.path = "/v1/files/" + large.ID + "/content"
+	if a := h.do(get); a.Code != http.StatusFound {
+		t.Errorf("a larger one: %d, want a redirect", a.Code)
+	}
+	get.path, get.header = "/v1/files/"+id+"/content", map[string]string{"X-Stainless-Lang": "python"}
+	if a := h.do(get); a.Code != http.StatusFound {
+		t.Errorf("another client: %d, want a redirect", a.Code)
+	}
+	f.ID, f.Object.Key = "file-"+strings.Repeat("b", 24), "files/acme/none"
+	if err := h.mem.Table.Files.Put(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	get.path, get.header = "/v1/files/"+f.ID+"/content", map[string]string{"X-Stainless-Lang": "go"}
+	if a := h.do(get); a.Code < 400 {
+		t.Errorf("bytes that are gone: %d %s", a.Code, a.Body)
+	}
+}
+
 func TestCreateGetList(t *testing.T) {
 	h := newHouse(t)
 	c := createCall(h.file())

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"holdfast/internal/batch"
 	"holdfast/internal/openai"
@@ -108,6 +109,40 @@ func (s *Batches) list(ctx context.Context, cond expression.KeyConditionBuilder,
 		}
 	}
 	return found[:min(len(found), limit)], nil
+}
+
+// Reading implements batch.Batches. The table is asked for nothing but the id of
+// what it finds; it looks at every batch of the span until it finds one.
+func (s *Batches) Reading(ctx context.Context, tenant, fileID string, since time.Time) (string, error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("look for batches of %s that read %s: %w", tenant, fileID, err)
+	}
+	e, err := expression.NewBuilder().
+		WithKeyCondition(expression.Key(attrTenantPK).Equal(expression.Value(tenantBatches(tenant))).
+			And(expression.Key(attrTenantSK).GreaterThanEqual(expression.Value(tenantSK(since, ""))))).
+		WithFilter(is("input_file_id", fileID).
+			And(name("status").In(value(batch.Validating), value(batch.InProgress), value(batch.Finalizing)))).
+		WithProjection(expression.NamesList(name("id"))).Build()
+	if err != nil {
+		return fail(err)
+	}
+	pages := dynamodb.NewQueryPaginator(s.t.client, &dynamodb.QueryInput{
+		TableName: &s.t.name, IndexName: aws.String(tenantIndex), ScanIndexForward: aws.Bool(false),
+		KeyConditionExpression: e.KeyCondition(), FilterExpression: e.Filter(), ProjectionExpression: e.Projection(),
+		ExpressionAttributeNames: e.Names(), ExpressionAttributeValues: e.Values(),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return fail(err)
+		}
+		for _, a := range page.Items {
+			if id, ok := a["id"].(*types.AttributeValueMemberS); ok {
+				return id.Value, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // Start implements batch.Batches (C15).

@@ -6,12 +6,55 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
 	"holdfast/internal/lease"
 )
 
 // One function per row of the design's table of conditions, in its order. Each
 // says what must hold and what the write then does. Only rows that something
 // calls are here.
+
+// c1Claim claims a correlation id.
+func c1Claim() expression.ConditionBuilder { return absent() }
+
+// c2Steal takes a stale reservation over. Why all three:
+//
+//  1. Two thieves read the same stale row. The first one's write moves ver, and the
+//     second is refused, also when its clock makes everything look stale.
+//  2. The owner was only slow and confirms before the thief writes: ver moved, and
+//     should a thief read the row after that, only state keeps it from being
+//     claimed again.
+//  3. claimed_at was judged when the row was read, by this very cut: it stands here
+//     so that no caller can forget to.
+func c2Steal(k key, seen int64, cut time.Time, tok lease.Token, until, now time.Time) write {
+	return write{
+		when: is("state", bridge.Reserved).And(is("ver", seen), name("claimed_at").LessThan(value(millis(cut)))),
+		then: due(k, until, next()).
+			Set(name("claim_token"), value(tok)).
+			Set(name("claimed_at"), value(millis(now))),
+	}
+}
+
+// reserved is what every write of a claim's owner asks for: that it wasn't robbed,
+// and that nobody confirmed in its name.
+func reserved(tok lease.Token) expression.ConditionBuilder {
+	return is("state", bridge.Reserved).And(is("claim_token", tok))
+}
+
+// c3Confirm makes a row final.
+func c3Confirm(tok lease.Token, job string) write {
+	return write{
+		when: reserved(tok),
+		then: notDue(next()).Set(name("state"), value(bridge.Confirmed)).Set(name("job"), value(job)),
+	}
+}
+
+// c4Release deletes a row whose submit was refused. The gap that state closes:
+//
+//  1. An owner is refused, and is about to release.
+//  2. Somebody finds that the job exists after all and confirms in its name.
+//  3. The release must not make a used id free again.
+func c4Release(tok lease.Token) expression.ConditionBuilder { return reserved(tok) }
 
 // c5Claim takes a pending part. Attempts that ran out don't count while the part
 // has a suspect: that line is dealt with first, whatever the attempts.
@@ -86,6 +129,23 @@ func c10fFail(k key, tok lease.Token, reason string, at time.Time) write {
 	return write{
 		when: owned(tok),
 		then: released(k, at).Set(name("last_error"), value(reason)),
+	}
+}
+
+// c13Seal closes an open part, whoever holds it. ver=:seen stops this:
+//
+//  1. The finisher reads a part of 3 chunks whose lease has lapsed.
+//  2. Its holder, only slow, checkpoints a fourth, or another claim begins.
+//  3. The finisher would seal what it has not judged, and merge 3 chunks of 4.
+//
+// Refused, it reads the part again. Since owner goes, the holder's next write is
+// refused on owner and on state.
+func c13Seal(ver int64) write {
+	return write{
+		when: name("state").In(value(batch.Pending), value(batch.Leased), value(batch.Dead)).And(is("ver", ver)),
+		then: notDue(next()).
+			Set(name("state"), value(batch.Sealed)).
+			Remove(name("owner")),
 	}
 }
 
@@ -179,12 +239,32 @@ func c16Close(tok lease.Token, c batch.Closed, now time.Time) write {
 // c17Plan inserts a part.
 func c17Plan() expression.ConditionBuilder { return absent() }
 
-// insertFile and insertKey are the inserts that have no number in the table
+// insertFile, deleteFile and insertKey are the writes that have no number in the table
 // ("every other write").
 
 func insertFile() expression.ConditionBuilder { return absent() }
 
+// deleteFile leaves of a file its id and when it was created, out of both
+// indexes, until TTL takes it: a client that deletes what it lists goes on from
+// an id that is deleted by then.
+func deleteFile(now time.Time) write {
+	return write{
+		when: name(attrPK).AttributeExists().And(name("deleted_at").AttributeNotExists()),
+		then: expression.Set(name("deleted_at"), value(millis(now))).
+			Set(name("ttl"), value(now.Add(fileGrace).Unix())).
+			Remove(name("filename")).Remove(name("object")).
+			Remove(name(attrTenantPK)).Remove(name(attrTenantSK)).
+			Remove(name(attrDuePK)).Remove(name(attrDueAt)),
+	}
+}
+
 func insertKey() expression.ConditionBuilder { return absent() }
+
+// insertSend and replaceSend record the last send of a request.
+
+func insertSend() expression.ConditionBuilder { return absent() }
+
+func replaceSend(seen int64) expression.ConditionBuilder { return is("ver", seen) }
 
 // What the rows are made of.
 

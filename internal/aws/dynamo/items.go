@@ -301,7 +301,8 @@ type fileItem struct {
 	Object    objectItem `dynamodbav:"object"`
 	CreatedAt int64      `dynamodbav:"created_at"`
 	ExpiresAt int64      `dynamodbav:"expires_at,omitempty"`
-	TTL       int64      `dynamodbav:"ttl,omitempty"` // Unix seconds, as TTL demands
+	DeletedAt int64      `dynamodbav:"deleted_at,omitempty"` // then the rest is gone but for id and created_at
+	TTL       int64      `dynamodbav:"ttl,omitempty"`        // Unix seconds, as TTL demands
 }
 
 func newFileItem(f batch.File) fileItem {

@@ -30,15 +30,22 @@ func (c twice) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o .
 	return c.Client.UpdateItem(ctx, in, o...)
 }
 
+func (c twice) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	if out, err := c.Client.DeleteItem(ctx, in, o...); err != nil {
+		return out, err
+	}
+	return c.Client.DeleteItem(ctx, in, o...)
+}
+
 // TestLostAnswers takes a batch through its life while every answer is lost
 // once. What a port recognises as its own write is success and took effect
-// once; Create, HandOver and Fail say what they say to anybody.
+// once; Create, HandOver, Fail and Delete say what they say to anybody.
 func TestLostAnswers(t *testing.T) {
 	client, name := newTable(t)
 	s, ctx := New(twice{client}, name), t.Context()
 	b, p := aBatch("acme"), aPart("acme", 0)
 	c := batch.Claim{PartKey: p.PartKey, Token: lease.NewToken()}
-	tok := lease.NewToken()
+	tok, open := lease.NewToken(), aPart("acme", 1)
 	check := batch.Checkpoint{To: 2, Done: batch.Bitmap{3}, Chunk: batch.Chunk{Key: "k", N: 2, OK: 2}}
 	f := batch.File{Tenant: "acme", ID: "file-1", CreatedAt: start, ExpiresAt: start}
 	for _, step := range []struct {
@@ -47,6 +54,7 @@ func TestLostAnswers(t *testing.T) {
 		want error
 	}{
 		{"Files.Put", func() error { return s.Files.Put(ctx, f) }, nil},
+		{"Files.Delete", func() error { return s.Files.Delete(ctx, f.Tenant, f.ID, start) }, batch.ErrDeleted},
 		{"Keys.Put", func() error {
 			return s.Keys.Put(ctx, access.Key{Hash: "h", Tenant: "acme", Scopes: []access.Scope{access.Read, access.Admin}, CreatedAt: start})
 		}, nil},
@@ -69,6 +77,14 @@ func TestLostAnswers(t *testing.T) {
 		{"Claims.Heartbeat", func() error { return s.Claims.Heartbeat(ctx, c, start, start) }, nil},
 		{"Claims.Checkpoint", func() error { return s.Claims.Checkpoint(ctx, c, check, start, start) }, nil},
 		{"Claims.Finish", func() error { return s.Claims.Finish(ctx, c, 2, start) }, nil},
+		{"Parts.Insert", func() error { return s.Parts.Insert(ctx, []batch.Part{open}) }, nil},
+		{"Seals.Seal", func() error {
+			got, err := s.Seals.Seal(ctx, open.PartKey, 1, start)
+			if got.State != batch.Sealed || got.Ver != 2 {
+				t.Errorf("sealed %+v", got)
+			}
+			return err
+		}, nil},
 		{"Endings.End", func() error { return errOf(s.Endings.End(ctx, b.Tenant, b.ID, batch.Completed, start)) }, nil},
 		{"Endings.Finalize", func() error { return errOf(s.Endings.Finalize(ctx, b.Tenant, b.ID, tok, start, start, start)) }, nil},
 		{"Endings.Hold", func() error { return s.Endings.Hold(ctx, b.Tenant, b.ID, tok, start, start) }, nil},

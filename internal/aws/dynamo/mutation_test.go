@@ -141,6 +141,14 @@ func (e *editor) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o
 	return out, err
 }
 
+func (e *editor) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	changed := *in
+	sites := e.edit(&changed.ConditionExpression, in.ExpressionAttributeNames)
+	out, err := e.Client.DeleteItem(ctx, &changed, o...)
+	e.note(sites, err)
+	return out, err
+}
+
 func (e *editor) note(sites []site, err error) {
 	_, refused := refusal(err)
 	e.mu.Lock()
@@ -156,7 +164,10 @@ func (e *editor) note(sites []site, err error) {
 	}
 }
 
-var placeholder = regexp.MustCompile(`[#:][0-9]+`)
+var (
+	placeholder = regexp.MustCompile(`[#:][0-9]+`)
+	partName    = regexp.MustCompile(`parts\.\w+`)
+)
 
 // edit replaces the conjunct to be dropped by one that always holds and still
 // uses every placeholder: DynamoDB refuses an expression with one left over.
@@ -166,12 +177,13 @@ func (e *editor) edit(condition **string, names map[string]string) (sites []site
 	}
 	text := **condition
 	readable := func(s string) string {
-		return placeholder.ReplaceAllStringFunc(s, func(p string) string {
+		s = placeholder.ReplaceAllStringFunc(s, func(p string) string {
 			if p[0] == '#' {
 				return names[p]
 			}
 			return "?"
 		})
+		return partName.ReplaceAllString(s, "parts.?") // a value too, though DynamoDB wants it as a name
 	}
 	method := caller()
 	for n, c := range conjuncts(text, 0) {

@@ -16,6 +16,7 @@ import (
 type Client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
 }
@@ -26,8 +27,12 @@ type Store struct {
 	Endings *Endings
 	Parts   *Parts
 	Claims  *Claims
+	Seals   *Seals
 	Files   *Files
 	Keys    *Keys
+	Uploads *Uploads
+	Bridge  *Bridge
+	Sends   *Sends
 }
 
 // Open returns the store over the table of this name. It makes no call.
@@ -37,7 +42,7 @@ func Open(cfg aws.Config, name string) *Store { return New(dynamodb.NewFromConfi
 // store's only ones.
 func New(client Client, name string) *Store {
 	t := &table{client, name}
-	return &Store{&Batches{t}, &Endings{t}, &Parts{t}, &Claims{t}, &Files{t}, &Keys{t}}
+	return &Store{&Batches{t}, &Endings{t}, &Parts{t}, &Claims{t}, &Seals{t}, &Files{t}, &Keys{t}, &Uploads{t}, &Bridge{t}, &Sends{t}}
 }
 
 // table makes the calls that the ports share.
@@ -105,6 +110,23 @@ func (t *table) insert(ctx context.Context, item any, when expression.ConditionB
 		return outcome{old, true}, nil
 	}
 	return outcome{a, false}, err
+}
+
+// remove deletes an item if the condition holds.
+func (t *table) remove(ctx context.Context, k key, when expression.ConditionBuilder) (outcome, error) {
+	e, err := expression.NewBuilder().WithCondition(when).Build()
+	if err != nil {
+		return outcome{}, fmt.Errorf("build expression: %w", err)
+	}
+	_, err = t.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName: &t.name, Key: k.attributes(),
+		ConditionExpression: e.Condition(), ExpressionAttributeNames: e.Names(), ExpressionAttributeValues: e.Values(),
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if old, ok := refusal(err); ok {
+		return outcome{old, true}, nil
+	}
+	return outcome{}, err
 }
 
 // get reads an item, strongly consistent. batch.ErrNotFound.

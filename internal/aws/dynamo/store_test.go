@@ -18,6 +18,7 @@ import (
 	"holdfast/internal/batch"
 	"holdfast/internal/lease"
 	"holdfast/internal/openai"
+	"holdfast/internal/upload"
 )
 
 var start = time.Date(2026, 10, 12, 9, 0, 0, 0, time.UTC)
@@ -60,12 +61,13 @@ func TestItemsOfANewerProgram(t *testing.T) {
 	ok(t, s.Parts.Insert(ctx, []batch.Part{p}))
 	ok(t, s.Files.Put(ctx, f))
 	ok(t, s.Keys.Put(ctx, k))
+	ok(t, s.Uploads.Create(ctx, upload.Upload{Tenant: "acme", ID: "upload_1"}))
 
 	for _, v := range []types.AttributeValue{
 		&types.AttributeValueMemberN{Value: fmt.Sprint(batch.FormatVersion + 1)},
 		&types.AttributeValueMemberN{Value: "0"},
 	} {
-		for _, key := range []key{metaKey("acme", "batch_1"), partKey(p.PartKey), fileKey("acme", "file-1"), accessKey(k.Hash)} {
+		for _, key := range []key{metaKey("acme", "batch_1"), partKey(p.PartKey), fileKey("acme", "file-1"), accessKey(k.Hash), uploadKey("acme", "upload_1")} {
 			ok(t, r.set(ctx, key, "v", v))
 		}
 		for op, err := range map[string]error{
@@ -84,8 +86,14 @@ func TestItemsOfANewerProgram(t *testing.T) {
 			"Claims.Heartbeat": s.Claims.Heartbeat(ctx, batch.Claim{PartKey: p.PartKey, Token: "nobody"}, start, start),
 			"Files.Get":        errOf(s.Files.Get(ctx, "acme", "file-1")),
 			"Files.Put":        s.Files.Put(ctx, f),
-			"Keys.Get":         errOf(s.Keys.Get(ctx, k.Hash)),
-			"Keys.Put":         s.Keys.Put(ctx, k),
+			"Files.List": func() error {
+				_, _, err := s.Files.List(ctx, "acme", batch.FileQuery{Limit: 10}, start)
+				return err
+			}(),
+			"Keys.Get":       errOf(s.Keys.Get(ctx, k.Hash)),
+			"Keys.Put":       s.Keys.Put(ctx, k),
+			"Uploads.Get":    errOf(s.Uploads.Get(ctx, "acme", "upload_1")),
+			"Uploads.Cancel": errOf(s.Uploads.Cancel(ctx, "acme", "upload_1")),
 		} {
 			if e, is := errors.AsType[*FormatError](err); !is || !errors.Is(err, ErrFormat) || e.PK == "" {
 				t.Errorf("%s of an item with v=%v: %v", op, v, err)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
 	"holdfast/internal/storetest"
 )
 
@@ -27,7 +29,17 @@ func TestSuites(t *testing.T) {
 	t.Run("Claims", func(t *testing.T) {
 		storetest.RunClaims(t, func(storetest.T) storetest.ClaimsPorts { return claimsPorts(r, s) })
 	})
+	t.Run("Seals", func(t *testing.T) {
+		storetest.RunSeals(t, func(storetest.T) storetest.SealsPorts { return sealsPorts(r, s) })
+	})
 	t.Run("Files", func(t *testing.T) { storetest.RunFiles(t, func(storetest.T) batch.Files { return files(r, s) }) })
+	t.Run("Bridge", func(t *testing.T) {
+		storetest.RunBridge(t, func(storetest.T) storetest.BridgePorts { return bridgePorts(r, s) })
+	})
+	t.Run("Sends", func(t *testing.T) { storetest.RunSends(t, func(storetest.T) bridge.Sends { return sends(r, s) }) })
+	t.Run("UploadItems", func(t *testing.T) {
+		storetest.RunUploadItems(t, func(storetest.T) storetest.UploadItemsPorts { return uploadItems(r, s) })
+	})
 	t.Run("Keys", func(t *testing.T) { storetest.RunKeys(t, func(storetest.T) access.Store { return keys(r, s) }) })
 }
 
@@ -38,7 +50,11 @@ func every() []runnable {
 	add(&all, "endings/", storetest.EndingsCases(), endingsPorts)
 	add(&all, "parts/", storetest.PartsCases(), partsPorts)
 	add(&all, "claims/", storetest.ClaimsCases(), claimsPorts)
+	add(&all, "seals/", storetest.SealsCases(), sealsPorts)
 	add(&all, "files/", storetest.FilesCases(), files)
+	add(&all, "bridge/", storetest.BridgeCases(), bridgePorts)
+	add(&all, "sends/", storetest.SendsCases(), sends)
+	add(&all, "upload items/", storetest.UploadItemsCases(), uploadItems)
 	add(&all, "keys/", storetest.KeysCases(), keys)
 	return all
 }
@@ -64,7 +80,35 @@ func claimsPorts(r raw, s *Store) storetest.ClaimsPorts {
 	}}
 }
 
+func sealsPorts(r raw, s *Store) storetest.SealsPorts {
+	return storetest.SealsPorts{Parts: s.Parts, Claims: s.Claims, Seals: s.Seals, Seed: claimsPorts(r, s).Seed}
+}
+
 func files(_ raw, s *Store) batch.Files { return s.Files }
+
+func bridgePorts(r raw, s *Store) storetest.BridgePorts {
+	return storetest.BridgePorts{Store: s.Bridge, Look: func(t storetest.T, k bridge.Key) (bridge.Row, bool) {
+		t.Helper()
+		out, err := r.client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &r.name, Key: bridgeKey(k).attributes(), ConsistentRead: aws.Bool(true)})
+		if err != nil {
+			t.Fatalf("look: %v", err)
+		}
+		if out.Item == nil {
+			return bridge.Row{}, false
+		}
+		i, err := decode[rowItem](out.Item)
+		if err != nil {
+			t.Fatalf("look: %v", err)
+		}
+		return i.row(), true
+	}}
+}
+
+func sends(_ raw, s *Store) bridge.Sends { return s.Sends }
+
+func uploadItems(_ raw, s *Store) storetest.UploadItemsPorts {
+	return storetest.UploadItemsPorts{Store: s.Uploads, Completions: s.Uploads}
+}
 
 func keys(_ raw, s *Store) access.Store { return s.Keys }
 

@@ -88,6 +88,11 @@ func TestSuites(t *testing.T) {
 					return storetest.UploadsPorts{Uploads: s, Objects: s, Bucket: bucket}
 				})
 			})
+			t.Run("Pieces", func(t *testing.T) {
+				storetest.RunPieces(t, func(storetest.T) storetest.PiecesPorts {
+					return storetest.PiecesPorts{Pieces: s, Multiparts: s, Objects: s, Bucket: bucket, Put: put(t)}
+				})
+			})
 		})
 	}
 }

@@ -28,13 +28,14 @@ type Workflow struct {
 // client is what Workflow calls of *sfn.Client.
 type client interface {
 	StartExecution(context.Context, *sfn.StartExecutionInput, ...func(*sfn.Options)) (*sfn.StartExecutionOutput, error)
+	StopExecution(context.Context, *sfn.StopExecutionInput, ...func(*sfn.Options)) (*sfn.StopExecutionOutput, error)
 	DescribeExecution(context.Context, *sfn.DescribeExecutionInput, ...func(*sfn.Options)) (*sfn.DescribeExecutionOutput, error)
 	SendTaskSuccess(context.Context, *sfn.SendTaskSuccessInput, ...func(*sfn.Options)) (*sfn.SendTaskSuccessOutput, error)
 }
 
 // New returns the workflow of the state machine with this ARN. It makes no call.
-// Start needs states:StartExecution and states:DescribeExecution, Report
-// states:SendTaskSuccess.
+// Start and Finish need states:StartExecution and states:DescribeExecution, Stop
+// states:StopExecution, Report states:SendTaskSuccess.
 func New(cfg aws.Config, stateMachineARN string) *Workflow {
 	return &Workflow{sfn.NewFromConfig(cfg), stateMachineARN}
 }
@@ -45,12 +46,23 @@ type input struct {
 	V      int    `json:"v"`
 	Tenant string `json:"tenant"`
 	Batch  string `json:"batch"`
+	Finish bool   `json:"finish,omitempty"` // nothing but the last step
 }
 
 // Start implements batch.Workflow. An execution of that name with another input
 // is batch.ErrExists.
 func (w *Workflow) Start(ctx context.Context, name, tenant, id string) error {
-	in, err := json.Marshal(input{batch.FormatVersion, tenant, id})
+	return w.start(ctx, name, input{V: batch.FormatVersion, Tenant: tenant, Batch: id})
+}
+
+// Finish implements batch.Workflow. An execution of that name with another input
+// is batch.ErrExists.
+func (w *Workflow) Finish(ctx context.Context, name, tenant, id string) error {
+	return w.start(ctx, name, input{V: batch.FormatVersion, Tenant: tenant, Batch: id, Finish: true})
+}
+
+func (w *Workflow) start(ctx context.Context, name string, job input) error {
+	in, err := json.Marshal(job)
 	if err != nil {
 		return fmt.Errorf("start execution %s: %w", name, err)
 	}
@@ -69,13 +81,30 @@ func (w *Workflow) Start(ctx context.Context, name, tenant, id string) error {
 // same compares the input of the execution that has the name. AWS itself takes a
 // repeated start with equal input for success only while that execution runs.
 func (w *Workflow) same(ctx context.Context, name, in string) error {
-	arn := strings.Replace(w.machine, ":stateMachine:", ":execution:", 1) + ":" + name
-	out, err := w.client.DescribeExecution(ctx, &sfn.DescribeExecutionInput{ExecutionArn: &arn})
+	out, err := w.client.DescribeExecution(ctx, &sfn.DescribeExecutionInput{ExecutionArn: w.execution(name)})
 	if err != nil {
 		return fmt.Errorf("look at the one of that name: %w", err)
 	}
 	if aws.ToString(out.Input) != in {
 		return fmt.Errorf("the one of that name has another input: %w", batch.ErrExists)
+	}
+	return nil
+}
+
+func (w *Workflow) execution(name string) *string {
+	return aws.String(strings.Replace(w.machine, ":stateMachine:", ":execution:", 1) + ":" + name)
+}
+
+// Stop implements batch.Workflow. AWS takes an execution that is over for stopped.
+func (w *Workflow) Stop(ctx context.Context, name string) error {
+	_, err := w.client.StopExecution(ctx, &sfn.StopExecutionInput{
+		ExecutionArn: w.execution(name), Error: aws.String("Holdfast.Stopped"), Cause: aws.String("the batch is ending early"),
+	})
+	if _, never := errors.AsType[*types.ExecutionDoesNotExist](err); never {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stop execution %s: %w", name, err)
 	}
 	return nil
 }

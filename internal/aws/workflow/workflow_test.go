@@ -18,14 +18,19 @@ const machine = "arn:aws:states:us-east-1:000000000000:stateMachine:holdfast"
 
 // service answers as told and takes note of what it was asked.
 type service struct {
-	start, describe, report error
-	input                   string // of the execution described
-	asked                   []string
+	start, stop, describe, report error
+	input                         string // of the execution described
+	asked                         []string
 }
 
 func (s *service) StartExecution(_ context.Context, in *sfn.StartExecutionInput, _ ...func(*sfn.Options)) (*sfn.StartExecutionOutput, error) {
 	s.asked = append(s.asked, fmt.Sprintf("start %s %s %s", *in.StateMachineArn, *in.Name, *in.Input))
 	return &sfn.StartExecutionOutput{}, s.start
+}
+
+func (s *service) StopExecution(_ context.Context, in *sfn.StopExecutionInput, _ ...func(*sfn.Options)) (*sfn.StopExecutionOutput, error) {
+	s.asked = append(s.asked, "stop "+*in.ExecutionArn)
+	return &sfn.StopExecutionOutput{}, s.stop
 }
 
 func (s *service) DescribeExecution(_ context.Context, in *sfn.DescribeExecutionInput, _ ...func(*sfn.Options)) (*sfn.DescribeExecutionOutput, error) {
@@ -67,6 +72,40 @@ func TestStart(t *testing.T) {
 				t.Errorf("asked\n%s\nwant\n%s", got, want)
 			}
 		})
+	}
+}
+
+// The input of an execution that only finishes is what the state machine's first
+// choice looks at, and is not that of the batch's own.
+func TestFinish(t *testing.T) {
+	s := service{start: &types.ExecutionAlreadyExists{Message: aws.String("taken")}, input: `{"v":1,"tenant":"acme","batch":"batch_1"}`}
+	w := &Workflow{&s, machine}
+	if err := w.Finish(t.Context(), "batch_1-finish-3", "acme", "batch_1"); !errors.Is(err, batch.ErrExists) {
+		t.Errorf("a name taken by the batch's own: %v", err)
+	}
+	s.input = `{"v":1,"tenant":"acme","batch":"batch_1","finish":true}`
+	if err := w.Finish(t.Context(), "batch_1-finish-3", "acme", "batch_1"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if want := "start " + machine + " batch_1-finish-3 " + s.input; s.asked[0] != want {
+		t.Errorf("asked %s, want %s", s.asked[0], want)
+	}
+}
+
+func TestStop(t *testing.T) {
+	trouble := errors.New("trouble")
+	for name, c := range map[string]struct{ answer, want error }{
+		"stopped":       {nil, nil},
+		"never started": {&types.ExecutionDoesNotExist{}, nil},
+		"trouble":       {trouble, trouble},
+	} {
+		s := service{stop: c.answer}
+		if err := (&Workflow{&s, machine}).Stop(t.Context(), "batch_1"); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(s.asked) != 1 || s.asked[0] != "stop arn:aws:states:us-east-1:000000000000:execution:holdfast:batch_1" {
+			t.Errorf("%s: asked %q", name, s.asked)
+		}
 	}
 }
 

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"holdfast/internal/bench"
+)
+
+// planning measures strict planning beside encoding/json.
+func planning() ([]figure, error) {
+	var all []figure
+	for _, c := range []struct {
+		text bench.Text
+		name string
+		size int
+	}{
+		{bench.Prose, "0.5 KB", 512},
+		{bench.Prose, "1 KB", 1 << 10},
+		{bench.Prose, "4 KB", 4 << 10},
+		{bench.Tools, "1 KB", 1 << 10},
+		{bench.Scripts, "1 KB", 1 << 10},
+		{bench.Escaped, "1 KB", 1 << 10},
+	} {
+		speed, ratio, err := bench.PlanSpeed(c.text, c.size, 11)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, atLeast(fmt.Sprintf("strict planning, lines of %s, %s (%.0f MB/s), median of 11", c.name, c.text, speed/1e6), ratio, 4, "x encoding/json"))
+	}
+	return all, nil
+}
+
+// planMemory measures the memory of planning, each size in a process of its own.
+func planMemory() ([]figure, error) {
+	var all []figure
+	for _, c := range []struct {
+		name string
+		size int64
+	}{{"1 MB", 1e6}, {"100 MB", 100e6}, {"2 GB", 2e9}} {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(self, planPeakChild, strconv.FormatInt(c.size, 10))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, err
+		}
+		var p planPeak
+		if err := json.Unmarshal(out, &p); err != nil {
+			return nil, err
+		}
+		const mib = 1 << 20
+		all = append(all, atMost(fmt.Sprintf("planning %s, %d lines: peak memory", c.name, p.Lines), float64(p.Peak)/mib, 64+float64(16*p.Lines)/mib, "MiB"))
+	}
+	return all, nil
+}
+
+// planPeakChild is the first argument of a process that plans one input, of as
+// many bytes as the second says, and prints a planPeak.
+const planPeakChild = "plan-peak"
+
+type planPeak struct {
+	Lines int64 `json:"lines"`
+	Peak  int64 `json:"peak"` // bytes
+}
+
+func runPlanPeak(size string) error {
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return err
+	}
+	var p planPeak
+	if p.Lines, p.Peak, err = bench.PlanPeak(512, n); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(p)
+}

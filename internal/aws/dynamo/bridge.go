@@ -1,0 +1,136 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/lease"
+)
+
+var (
+	_ bridge.Store = (*Bridge)(nil)
+	_ bridge.Sends = (*Sends)(nil)
+)
+
+// Bridge is bridge.Store. Errors name no correlation id: it may hold anything.
+type Bridge struct{ t *table }
+
+// Claim implements bridge.Store (C1).
+func (s *Bridge) Claim(ctx context.Context, r bridge.Row) error {
+	out, err := s.t.insert(ctx, newRowItem(r), c1Claim())
+	if err == nil && out.refused {
+		var found rowItem
+		found, err = decode[rowItem](out.item)
+		if err == nil && !(found.State == bridge.Reserved && found.Token == r.Token) {
+			err = &bridge.TakenError{Row: found.row()}
+		}
+	}
+	if err != nil {
+		return bridgeErr("claim", r.Key, err)
+	}
+	return nil
+}
+
+// Steal implements bridge.Store (C2).
+func (s *Bridge) Steal(ctx context.Context, k bridge.Key, seen int64, cut time.Time, tok lease.Token, due, now time.Time) (bridge.Row, error) {
+	at := bridgeKey(k)
+	r, err := s.write(ctx, at, c2Steal(at, seen, cut, tok, due, now), bridge.Reserved, tok)
+	if err != nil {
+		return bridge.Row{}, bridgeErr("steal", k, err)
+	}
+	return r, nil
+}
+
+// Confirm implements bridge.Store (C3).
+func (s *Bridge) Confirm(ctx context.Context, k bridge.Key, tok lease.Token, job string) error {
+	if _, err := s.write(ctx, bridgeKey(k), c3Confirm(tok, job), bridge.Confirmed, tok); err != nil {
+		return bridgeErr("confirm", k, err)
+	}
+	return nil
+}
+
+// write makes one update. A row that tok holds in the state which the write leads
+// to is the caller's own, whose answer was lost; any other is lost to it.
+func (s *Bridge) write(ctx context.Context, k key, w write, to bridge.State, tok lease.Token) (bridge.Row, error) {
+	out, err := s.t.update(ctx, k, w, true)
+	if err != nil {
+		return bridge.Row{}, err
+	}
+	if out.item == nil {
+		return bridge.Row{}, lease.ErrLost
+	}
+	i, err := decode[rowItem](out.item)
+	if err == nil && out.refused && !(i.State == to && i.Token == tok) {
+		err = lease.ErrLost
+	}
+	return i.row(), err
+}
+
+// Release implements bridge.Store (C4).
+func (s *Bridge) Release(ctx context.Context, k bridge.Key, tok lease.Token) error {
+	out, err := s.t.remove(ctx, bridgeKey(k), c4Release(tok))
+	if err == nil && out.refused && out.item != nil {
+		err = lease.ErrLost
+	}
+	if err != nil {
+		return bridgeErr("release", k, err)
+	}
+	return nil
+}
+
+// bridgeErr names the row by the hash in its key.
+func bridgeErr(op string, k bridge.Key, err error) error {
+	return fmt.Errorf("%s %s: %w", op, bridgeKey(k).pk, err)
+}
+
+// Sends is bridge.Sends.
+type Sends struct{ t *table }
+
+// Last implements bridge.Sends.
+func (s *Sends) Last(ctx context.Context, tenant, hash string) (bridge.Send, error) {
+	a, err := s.t.get(ctx, sendKey(tenant, hash))
+	if errors.Is(err, batch.ErrNotFound) {
+		err = bridge.ErrNotFound
+	}
+	if err != nil {
+		return bridge.Send{}, sendErr("get", tenant, hash, err)
+	}
+	i, err := decode[sendItem](a)
+	if err != nil {
+		return bridge.Send{}, sendErr("get", tenant, hash, err)
+	}
+	return i.send(), nil
+}
+
+// Record implements bridge.Sends.
+func (s *Sends) Record(ctx context.Context, send bridge.Send, seen int64) error {
+	when := insertSend()
+	if seen != 0 {
+		when = replaceSend(seen)
+	}
+	send.Ver = seen + 1
+	out, err := s.t.insert(ctx, newSendItem(send), when)
+	if err == nil && out.refused {
+		var found bridge.Send
+		if out.item != nil {
+			var i sendItem
+			i, err = decode[sendItem](out.item)
+			found = i.send()
+		}
+		if err == nil && found.ID != send.ID {
+			err = &bridge.ChangedError{Found: found}
+		}
+	}
+	if err != nil {
+		return sendErr("record", send.Tenant, send.Hash, err)
+	}
+	return nil
+}
+
+func sendErr(op, tenant, hash string, err error) error {
+	return fmt.Errorf("%s send %s of %s: %w", op, hash, tenant, err)
+}

@@ -1,0 +1,99 @@
+package batch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// ErrNotHandedOn says that a batch was told to cancel, which stands, but that its
+// workflow could not be told to finish it. Cancelling again tells it again.
+var ErrNotHandedOn = errors.New("batch is cancelling but its workflow was not told")
+
+// Canceller cancels batches.
+type Canceller struct {
+	batches  Batches
+	endings  Endings
+	workflow Workflow
+}
+
+// NewCanceller returns a Canceller.
+func NewCanceller(batches Batches, endings Endings, workflow Workflow) *Canceller {
+	return &Canceller{batches, endings, workflow}
+}
+
+// Cancel decides that the batch ends as cancelled (C15) and sees to it that
+// somebody finishes it. From then on no worker sends a line of it that was not
+// under way; see [Finisher.Finish] for what becomes of the rest. A batch whose
+// ending is decided already, or that is over, is answered as it is.
+//
+// Who finishes it depends on the status that the decision found, which is one
+// item with it, so that there is no gap between the two:
+//
+//	validating:  its own execution. The plan goes on, so that counts and ids
+//	             exist, sees the ending, and the execution finishes the batch.
+//	             In case it never started, it is started here.
+//	in_progress: an execution that only finishes, under a name derived from the
+//	             batch as decided. The other one, which waits for parts, is
+//	             stopped: nobody will report them all.
+//
+// Doing this again is harmless, and is how a call that failed half-way is
+// mended: the answer is then the batch together with [ErrNotHandedOn]. Other
+// errors: [ErrNotFound], or trouble that leaves the fate of the decision open.
+func (c *Canceller) Cancel(ctx context.Context, tenant, id string, now time.Time) (Batch, error) {
+	b, err := c.decide(ctx, tenant, id, now)
+	if err != nil {
+		return Batch{}, fmt.Errorf("cancel %s: %w", id, err)
+	}
+	if b.Ending != Cancelled || b.Status != Validating && b.Status != InProgress {
+		return b, nil
+	}
+	if err := c.handOn(ctx, b); err != nil {
+		return b, fmt.Errorf("cancel %s: %w: %w", id, ErrNotHandedOn, err)
+	}
+	return b, nil
+}
+
+// decide answers with the batch whose ending is decided, by this call or before.
+func (c *Canceller) decide(ctx context.Context, tenant, id string, now time.Time) (b Batch, err error) {
+	err = tryAgain(ctx, func() (err error) { b, err = c.endings.End(ctx, tenant, id, Cancelled, now); return err })
+	if errors.Is(err, ErrStatus) {
+		// Over, or another ending came first: that stands.
+		err = tryAgain(ctx, func() (err error) { b, err = c.batches.Get(ctx, tenant, id); return err })
+	}
+	return b, err
+}
+
+func (c *Canceller) handOn(ctx context.Context, b Batch) error {
+	name := b.Workflow
+	if name == "" {
+		name = b.ID
+	}
+	if b.Status == Validating {
+		return tryAgain(ctx, func() error { return c.workflow.Start(ctx, name, b.Tenant, b.ID) })
+	}
+	// Finish although the other could not be stopped: that one only waits, and
+	// when it comes to finish the batch itself, it finds it finished.
+	return errors.Join(
+		tryAgain(ctx, func() error { return c.workflow.Stop(ctx, name) }),
+		tryAgain(ctx, func() error { return c.workflow.Finish(ctx, FinishName(b), b.Tenant, b.ID) }),
+	)
+}
+
+// maxExecution is the longest name of an execution.
+const maxExecution = 80
+
+// FinishName names the execution that only finishes b, as it now is: two of one
+// version are the same, and who comes again after a write starts another.
+func FinishName(b Batch) string {
+	name := b.ID + "-finish-" + strconv.FormatInt(b.Ver, 10)
+	if len(name) > maxExecution {
+		sum := sha256.Sum256([]byte(name))
+		name = "batch-finish-" + hex.EncodeToString(sum[:])[:40]
+	}
+	return name
+}
