@@ -3,7 +3,7 @@
 # The Node versions this was tried with run the CDK's runtime well; its notices would bury our own lines.
 export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION = 1
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION = 1
-export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 1
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
 .PHONY: help doctor demo up down logs test check bench large deploy tools lock FORCE

@@ -12,10 +12,11 @@ Secrets Manager and name the secret: HOLDFAST_UPSTREAM_SECRET=holdfast/upstream'
 
 sh localstack/doctor.sh
 bash localstack/tools.sh locked
+bash localstack/binaries.sh locked commands holdfast
+"$bin_dir/holdfast" config >/dev/null # names every bad setting, before minutes are spent
 echo 'building the functions for arm64 and the app (minutes when it is the first time)'
 bash localstack/binaries.sh locked functions arm64
 bash localstack/binaries.sh locked infra
-bash localstack/binaries.sh locked commands holdfast
 
 outputs="$root/.local/outputs.json"
 cdk=("$tools_dir/node_modules/.bin/cdk" --no-notices)

@@ -19,8 +19,10 @@ prepare() {
 }
 
 build() {
-  stage functions bash localstack/binaries.sh locked functions host
   stage commands bash localstack/binaries.sh locked commands
+  # Before minutes are spent on what a bad setting would stop in the end.
+  stage settings "$bin_dir/holdfast" config
+  stage functions bash localstack/binaries.sh locked functions host
   stage infra bash localstack/binaries.sh locked infra
 }
 

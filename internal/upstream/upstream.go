@@ -4,10 +4,10 @@
 // A call is one POST of the line's body, byte for byte. The client never
 // follows a redirect (it would carry the secret to a host nobody configured),
 // never retries (that is the Runner's, which counts), and reads at most the
-// configured number of bytes of a reply. It adds three headers that let an
-// inference service account for the work: X-Tenant-ID, X-Batch-ID and
-// X-Batch-Line (the line's index from 0). custom_id is data and goes into no
-// header.
+// configured number of bytes of a reply. It adds four headers that let an
+// inference service account for the work: X-Tenant-ID, X-On-Behalf-Of (the
+// principal who submitted the batch), X-Batch-ID and X-Batch-Line (the line's
+// index from 0). custom_id is data and goes into no header.
 package upstream
 
 import (
@@ -112,6 +112,7 @@ func (cl *Client) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "holdfast")
 	req.Header.Set("X-Tenant-ID", c.Tenant)
+	req.Header.Set("X-On-Behalf-Of", c.Submitter)
 	req.Header.Set("X-Batch-ID", c.Batch)
 	req.Header.Set("X-Batch-Line", strconv.FormatInt(c.Line, 10))
 	if cl.key != nil {

@@ -28,7 +28,7 @@ func serve(t *testing.T, o *Options, h http.HandlerFunc) *Client {
 }
 
 func call(body string) batch.Call {
-	return batch.Call{Tenant: "acme", Batch: "batch_1", Line: 7, Endpoint: "/v1/chat/completions", Body: []byte(body)}
+	return batch.Call{Tenant: "acme", Batch: "batch_1", Submitter: "ada@example.com", Line: 7, Endpoint: "/v1/chat/completions", Body: []byte(body)}
 }
 
 func TestCallSendsTheBodyUntouchedAndTheHeaders(t *testing.T) {
@@ -53,7 +53,7 @@ func TestCallSendsTheBodyUntouchedAndTheHeaders(t *testing.T) {
 	if path != "/v1/chat/completions" {
 		t.Errorf("path %q", path)
 	}
-	for k, want := range map[string]string{"Authorization": "Bearer sk-1", "X-Tenant-Id": "acme", "X-Batch-Id": "batch_1", "X-Batch-Line": "7", "Content-Type": "application/json"} {
+	for k, want := range map[string]string{"Authorization": "Bearer sk-1", "X-Tenant-Id": "acme", "X-Batch-Id": "batch_1", "X-On-Behalf-Of": "ada@example.com", "X-Batch-Line": "7", "Content-Type": "application/json"} {
 		if h.Get(k) != want {
 			t.Errorf("%s: %q, want %q", k, h.Get(k), want)
 		}
