@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -61,6 +62,7 @@ type apiError struct {
 	Param     string
 	RequestID string
 	After     time.Duration // when to come again; 0: not said
+	Foreign   string        // where it came from, if it isn't in the API's shape
 }
 
 // Error is the API's own message with what finds it in a log.
@@ -75,6 +77,9 @@ func (e *apiError) Error() string {
 	s := fmt.Sprintf("%d: %s", e.Status, e.Message)
 	if len(more) > 0 {
 		s += " (" + strings.Join(more, ", ") + ")"
+	}
+	if e.Foreign != "" {
+		s += "; this doesn't look like Holdfast's API: " + e.Foreign
 	}
 	return s
 }
@@ -120,7 +125,8 @@ func (c *client) content(ctx context.Context, fileID string) (io.ReadCloser, err
 		if err != nil {
 			return err
 		}
-		if resp.StatusCode == http.StatusFound {
+		linked := resp.StatusCode == http.StatusFound
+		if linked {
 			link, err := resp.Location()
 			resp.Body.Close()
 			if err != nil {
@@ -136,7 +142,14 @@ func (c *client) content(ctx context.Context, fileID string) (io.ReadCloser, err
 		}
 		if resp.StatusCode != http.StatusOK {
 			defer resp.Body.Close()
-			return refusal(resp)
+			if !linked {
+				return refusal(resp)
+			}
+			err := &storeError{resp.StatusCode}
+			if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
+				return backoff.Permanent(err)
+			}
+			return err
 		}
 		body = resp.Body
 		return nil
@@ -171,14 +184,30 @@ func (c *client) do(req *http.Request, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(body, v); err != nil {
-		return &apiError{Status: resp.StatusCode, Message: "the answer is not Holdfast's; is " + envURL + " right?"}
+	if err := json.Unmarshal(body, v); err != nil || !ours(resp, body) {
+		return &apiError{Status: resp.StatusCode, Message: "unexpected answer", Foreign: place(resp.Request.URL)}
 	}
 	return nil
 }
 
-// refusal reads an error body; one of another shape came from something in
-// between.
+// ours reports whether an answer with the status 200 may be the API's: another
+// server's fits any struct if it is an object at all.
+func ours(resp *http.Response, body []byte) bool {
+	if resp.Header.Get("X-Request-Id") != "" {
+		return true
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
+		return false
+	}
+	return members["id"] != nil || members["object"] != nil || members["data"] != nil
+}
+
+// place is a URL without what may be secret in it.
+func place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
+
+// refusal reads an error body. One of another shape, or without a request id,
+// came from another server or from something in between.
 func refusal(resp *http.Response) error {
 	e := &apiError{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
 	var body struct {
@@ -193,6 +222,10 @@ func refusal(resp *http.Response) error {
 		e.Message, e.Code, e.Param = body.Error.Message, body.Error.Code, body.Error.Param
 	} else {
 		e.Message = "unexpected answer: " + http.StatusText(resp.StatusCode)
+		e.Foreign = place(resp.Request.URL)
+	}
+	if e.RequestID == "" {
+		e.Foreign = place(resp.Request.URL)
 	}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s >= 0 && s <= 60 {
 		e.After = time.Duration(s) * time.Second
@@ -249,12 +282,13 @@ func (c *client) trouble(doing string, err error) error {
 		return err
 	}
 	if e, ok := errors.AsType[*apiError](err); ok {
-		return failed(adviceFor(e), e, "%s: the server answered %v", doing, e)
+		return failed(c.adviceFor(e), e, "%s: the server answered %v", doing, e)
 	}
-	hint := ""
+	hint, toAPI := "", false
 	_, dns := errors.AsType[*net.DNSError](err)
 	_, dial := errors.AsType[*net.OpError](err)
 	if u, ok := errors.AsType[*url.Error](err); ok {
+		toAPI = strings.HasPrefix(u.URL, c.base+"/")
 		err = u.Err // without the URL: a signed one is a credential
 	}
 	switch {
@@ -262,15 +296,47 @@ func (c *client) trouble(doing string, err error) error {
 		return failed("", err, "%s: interrupted", doing)
 	case untrusted(err):
 		hint = "The certificate is not trusted. For a local stack set SSL_CERT_FILE (. .local/env does)."
+	case toAPI && c.plain() && garbled(err):
+		return failed("If that port speaks TLS, the URL begins with https://. With a local stack: . .local/env", err,
+			"%s: no HTTP answer from %s=%s: %v", doing, envURL, c.where(), err)
+	case toAPI && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		hint = "It doesn't speak TLS: " + envURL + "=" + c.where() + " has to begin with http://, or needs another port."
 	case dns || dial:
-		hint = "Is " + envURL + "=" + c.base + " right, and is the stack up (make up)?"
+		hint = "Is " + envURL + "=" + c.where() + " right, and is the stack up (make up)?"
 	}
 	return failed(hint, err, "%s: %v", doing, err)
 }
 
+// where is the URL of the API for a person to read.
+func (c *client) where() string {
+	u, err := url.Parse(c.base)
+	if err != nil {
+		return ""
+	}
+	return place(u)
+}
+
+// plain reports whether the API is spoken to without TLS.
+func (c *client) plain() bool { return strings.HasPrefix(strings.ToLower(c.base), "http://") }
+
+// garbled reports whether something was there that didn't answer in HTTP: what
+// becomes of HTTP on a port for TLS.
+func garbled(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		strings.Contains(err.Error(), "malformed HTTP")
+}
+
 // adviceFor is what a person can do about a refusal beyond its own message.
-func adviceFor(e *apiError) string {
+func (c *client) adviceFor(e *apiError) string {
+	const right = envURL + ": it is the URL of the API, without /v1. With a local stack: . .local/env"
+	passing := e.Status == http.StatusTooManyRequests || e.Status >= 500
 	switch {
+	case e.Foreign != "" && passing: // what stands before the API says so too
+		return "Try again in a moment. If it stays so, check " + right
+	case e.Foreign != "" && c.plain() && (e.Status == http.StatusBadRequest || e.Status/100 == 3):
+		return "Check " + right + ". If that port speaks TLS, it begins with https://."
+	case e.Foreign != "":
+		return "Check " + right
 	case e.Status == http.StatusUnauthorized:
 		return "Check " + envKey + ". A new key: holdfast key create --help"
 	case e.Code == "insufficient_permissions":
@@ -279,7 +345,7 @@ func adviceFor(e *apiError) string {
 		return "holdfast submit sends such a file in parts by itself; other clients use POST /v1/uploads."
 	case e.Code == "batch_not_found":
 		return "Batches are seen by keys of their own tenant only."
-	case e.Status == http.StatusTooManyRequests || e.Status >= 500:
+	case passing:
 		return "Try again in a moment."
 	}
 	return ""

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
+	"net/url"
 	"strings"
 	"time"
 
@@ -77,7 +79,7 @@ func (a *app) runKeyCreate(ctx context.Context, k newKey) error {
 		if errors.Is(err, context.Canceled) {
 			return failed("", err, "interrupted; the key may exist, but its secret is gone")
 		}
-		return failed("Check HOLDFAST_TABLE, the AWS credentials and region.", err, "can't store the key: %v", err)
+		return a.keyTrouble(res.Table, err)
 	}
 	if a.json {
 		out := struct {
@@ -97,6 +99,41 @@ func (a *app) runKeyCreate(ctx context.Context, k newKey) error {
 	a.note("Key %q for %s, tenant %s, scopes %s", key.Name, key.Principal, key.Tenant, k.scopes)
 	a.note("This is its secret. Keep it now: it is not stored and won't be shown again.")
 	return a.print("%s\n", secret)
+}
+
+// keyTrouble words why the table didn't take a key. What the SDK says is long and
+// names calls that nobody made.
+func (a *app) keyTrouble(table string, err error) error {
+	const local = " With a local stack: . .local/env"
+	endpoint, set := "AWS", false
+	for _, name := range []string{"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"} {
+		if u, err := url.Parse(a.getenv(name)); err == nil && u.Host != "" {
+			endpoint, set = name+"="+place(u), true
+			break
+		}
+	}
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	dial, isDial := errors.AsType[*net.OpError](err)
+	sent, isSent := errors.AsType[*url.Error](err)
+	why := err
+	switch {
+	case strings.Contains(err.Error(), "get credentials: "):
+		return failed("Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."+local, err,
+			"can't store the key in the table %s: there are no AWS credentials that serve: %v", table, err)
+	case isDial:
+		why = dial
+	case isDNS:
+		why = dns
+	case isSent:
+		why = sent.Err
+	default:
+		return failed("Check HOLDFAST_TABLE, the AWS credentials and region."+local, err, "can't store the key in the table %s: %v", table, err)
+	}
+	hint := "Is the stack up (make up)? Check AWS_ENDPOINT_URL, the AWS credentials and region." + local
+	if !set {
+		hint = "AWS_ENDPOINT_URL is not set, so that this is AWS itself: check the network, the AWS credentials and region." + local
+	}
+	return failed(hint, err, "can't store the key: could not reach the endpoint of the table %s, %s: %v", table, endpoint, why)
 }
 
 // parseExpiry reads a duration from now or a time; zero for never.

@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +79,46 @@ func TestKeyThatCannotBeStored(t *testing.T) {
 	})
 	if code != 1 || out.String() != "" || !strings.Contains(errs.String(), "AccessDenied") || !strings.Contains(errs.String(), "credentials") {
 		t.Errorf("%d, %q, %q: a secret that opens nothing must not be shown", code, &out, &errs)
+	}
+}
+
+type unreachableKeys struct {
+	access.Store
+	err error
+}
+
+func (k unreachableKeys) Put(context.Context, access.Key) error { return k.err }
+
+func TestKeyWithoutATable(t *testing.T) {
+	sdk := func(err error) error {
+		return fmt.Errorf("operation error DynamoDB: PutItem, exceeded maximum number of attempts, 5, %w", &url.Error{Op: "Post", URL: "http://127.0.0.1:1/", Err: err})
+	}
+	refused := sdk(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")})
+	for name, c := range map[string]struct {
+		err      error
+		endpoint string
+		say      []string
+		not      string
+	}{
+		"down":           {refused, "http://127.0.0.1:1", []string{"could not reach the endpoint of the table t, AWS_ENDPOINT_URL=http://127.0.0.1:1: dial tcp: connection refused", "make up", "AWS_ENDPOINT_URL", "credentials"}, "operation error"},
+		"no such host":   {sdk(&net.DNSError{Err: "no such host", Name: "nope"}), "http://nope", []string{"could not reach", "lookup nope: no such host", "make up"}, "operation error"},
+		"TLS port":       {sdk(io.EOF), "http://127.0.0.1:1", []string{"could not reach", "EOF"}, "operation error"},
+		"AWS itself":     {refused, "", []string{"could not reach the endpoint of the table t, AWS: ", "AWS_ENDPOINT_URL is not set"}, "make up"},
+		"no credentials": {errors.New("get identity: get credentials: no EC2 IMDS role found"), "http://127.0.0.1:1", []string{"no AWS credentials", "AWS_ACCESS_KEY_ID", ".local/env"}, "could not reach"},
+		"another secret": {refused, "http://user:pass@127.0.0.1:1", []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1:"}, "pass@"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, errs strings.Builder
+			env := map[string]string{config.EnvTable: "t", "AWS_ENDPOINT_URL": c.endpoint}
+			code := run(t.Context(), []string{"key", "create", "--tenant", "acme", "--principal", "bob", "--name", "ci"}, &app{
+				stdout: &out, stderr: &errs, now: time.Now, getenv: func(name string) string { return env[name] },
+				keys: func(context.Context, string) (access.Store, error) { return unreachableKeys{err: c.err}, nil },
+			})
+			r := ran{t, code, out.String(), errs.String()}.is(1, c.say...)
+			if r.stdout != "" || strings.Contains(r.stderr, c.not) {
+				t.Errorf("stdout %q, stderr %q", r.stdout, r.stderr)
+			}
+		})
 	}
 }
 

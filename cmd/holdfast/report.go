@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/internal/batch"
 	"holdfast/internal/openai"
 )
 
@@ -75,7 +76,7 @@ func (a *app) conclude(ctx context.Context, c *client, b openai.Batch, took time
 		}
 		return outcome(b)
 	}
-	if err := a.print("%s  took        %s\n", describe(b), took.Round(10*time.Millisecond)); err != nil {
+	if err := a.print("%s  took        %s\n", describe(b), lasted(b, took)); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -101,6 +102,26 @@ func (a *app) conclude(ctx context.Context, c *client, b openai.Batch, took time
 	return outcome(b)
 }
 
+// lasted says how long a batch took, by the API's clock, which counts whole
+// seconds, and by the caller's.
+func lasted(b openai.Batch, waited time.Duration) string {
+	s := waited.Round(10*time.Millisecond).String() + " with the upload and the waiting"
+	if end := ended(b); end != nil {
+		s = (time.Duration(*end-b.CreatedAt) * time.Second).String() + " from created to ended, " + s
+	}
+	return s
+}
+
+// ended is when a batch did, nil where it isn't known.
+func ended(b openai.Batch) *int64 {
+	for _, end := range []*int64{b.CompletedAt, b.FailedAt, b.ExpiredAt, b.CancelledAt} {
+		if end != nil {
+			return end
+		}
+	}
+	return nil
+}
+
 // describe is a batch for a person to read.
 func describe(b openai.Batch) string {
 	var s strings.Builder
@@ -119,10 +140,8 @@ func describe(b openai.Batch) string {
 		row("errors", "%s  (GET /v1/files/%[1]s/content)", *b.ErrorFileID)
 	}
 	row("created", "%s", time.Unix(b.CreatedAt, 0).UTC().Format(time.RFC3339))
-	for _, end := range []*int64{b.CompletedAt, b.FailedAt, b.ExpiredAt, b.CancelledAt} {
-		if end != nil {
-			row("ended", "%s", time.Unix(*end, 0).UTC().Format(time.RFC3339))
-		}
+	if end := ended(b); end != nil {
+		row("ended", "%s", time.Unix(*end, 0).UTC().Format(time.RFC3339))
 	}
 	if !terminal(b.Status) && b.ExpiresAt != nil {
 		row("expires", "%s", time.Unix(*b.ExpiresAt, 0).UTC().Format(time.RFC3339))
@@ -135,6 +154,9 @@ func describe(b openai.Batch) string {
 				where = fmt.Sprintf("line %d", *e.Line)
 			}
 			fmt.Fprintf(&s, "    %s: %s (%s)\n", where, printable(e.Message), printable(e.Code))
+		}
+		if n := len(b.Errors.Data); n >= batch.MaxErrors {
+			fmt.Fprintf(&s, "    There may be more: the list stops at %d.\n", n)
 		}
 	}
 	return s.String()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,7 +23,8 @@ func (a *app) results() *cobra.Command {
 Without flags the lines of the output file and then those of the error file go
 to stdout. With --output or --errors only what is named is fetched; - is
 stdout. A file is complete or not there: it is written beside its place and
-renamed. A batch without lines of that kind gives an empty file.
+renamed. A batch without lines of that kind gives an empty file; one whose input
+was refused gives none.
 
 With --json, which needs --output or --errors, the batch is printed on stdout
 and says by output_file_id and error_file_id what there was.`,
@@ -58,6 +60,10 @@ func (a *app) runResults(ctx context.Context, id, output, errorsTo string) error
 		return failed("Results are there when it has ended; see holdfast status "+b.ID, nil,
 			"batch %s is %s: %d of %d requests done", b.ID, b.Status, n.Completed+n.Failed, n.Total)
 	}
+	if b.OutputFileID == nil && b.ErrorFileID == nil && b.Errors != nil && len(b.Errors.Data) > 0 {
+		return failed("See the reasons, line by line: holdfast status "+b.ID+". Correct the input and submit it again.", nil,
+			"batch %s is %s: its input was refused before a line was run, so there are no results: %s", b.ID, b.Status, b.Errors.Data[0].Message)
+	}
 	for _, f := range []struct {
 		to string
 		id *string
@@ -73,15 +79,33 @@ func (a *app) runResults(ctx context.Context, id, output, errorsTo string) error
 			a.note("%s: %d bytes", f.to, n)
 		}
 	}
+	a.noteFailed(b, output, errorsTo)
 	if a.json {
 		if err := a.printJSON(b); err != nil {
 			return err
 		}
 	}
 	if b.Status != openai.StatusCompleted {
+		if b.OutputFileID == nil && b.ErrorFileID == nil {
+			return failed("See why: holdfast status "+b.ID, nil, "batch %s is %s; it has no results", b.ID, b.Status)
+		}
 		return failed("See why: holdfast status "+b.ID, nil, "batch %s is %s; what it had finished was fetched", b.ID, b.Status)
 	}
 	return nil
+}
+
+// noteFailed says which lines failed where a person could miss them: not fetched,
+// or on stdout behind those that succeeded.
+func (a *app) noteFailed(b openai.Batch, output, errorsTo string) {
+	if b.ErrorFileID == nil || errorsTo != "" && (output != "-" || errorsTo != "-") {
+		return
+	}
+	lines := fmt.Sprintf("%d of %d lines", b.RequestCounts.Failed, b.RequestCounts.Total)
+	if errorsTo == "" {
+		a.note("%s failed and were not fetched. Fetch them: holdfast results %s --errors FILE", lines, b.ID)
+		return
+	}
+	a.note("%s failed: stdout has the output lines, then the error lines. Fetch them apart: holdfast results %s --output FILE --errors FILE", lines, b.ID)
 }
 
 // fetch streams a file to where a person wants it, and gives its size.

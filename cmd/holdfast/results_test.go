@@ -52,11 +52,57 @@ func TestStatusRefusals(t *testing.T) {
 func TestResultsToStdout(t *testing.T) {
 	h := newHouse(t)
 	id := h.ended(batch.Completed).ID
-	if r := h.run("results", id).is(0); r.stdout != okLines+errLines {
+	r := h.run("results", id).is(0, "1 of 2 lines failed", "stdout has the output lines, then the error lines", "holdfast results "+id+" --output FILE --errors FILE")
+	if r.stdout != okLines+errLines {
 		t.Errorf("stdout %q", r.stdout)
 	}
-	if r := h.run("results", id, "--errors", "-").is(0); r.stdout != errLines {
+	if r := h.run("results", id, "--errors", "-").is(0); r.stdout != errLines || r.stderr != "" {
+		t.Errorf("stdout %q, stderr %q", r.stdout, r.stderr)
+	}
+	if r := h.run("results", id, "--output", "-").is(0, "1 of 2 lines failed and were not fetched", "holdfast results "+id+" --errors FILE"); r.stdout != okLines {
 		t.Errorf("stdout %q", r.stdout)
+	}
+}
+
+// Whoever asks for nothing but the output hears of what failed, if anything did.
+func TestResultsLeaveNoErrorOutSilently(t *testing.T) {
+	h := newHouse(t)
+	b := h.ended(batch.Completed)
+	out, errs := filepath.Join(t.TempDir(), "out.jsonl"), filepath.Join(t.TempDir(), "errors.jsonl")
+	h.run("results", b.ID, "--output", out).is(0, "1 of 2 lines failed and were not fetched", "--errors FILE")
+	quiet := func(args ...string) {
+		t.Helper()
+		if r := h.run(append([]string{"results", b.ID}, args...)...).is(0); strings.Contains(r.stderr, "failed") {
+			t.Errorf("stderr %q", r.stderr)
+		}
+	}
+	quiet("--output", out, "--errors", errs)
+	quiet("--output", out, "--errors", "-")
+	b.ErrorFileID, b.Counts = "", batch.Counts{Total: 2, Completed: 2}
+	h.mem.Table.SeedBatch(b)
+	quiet()
+	quiet("--output", out)
+	b.Status, b.OutputFileID, b.Counts = batch.Cancelled, "", batch.Counts{}
+	h.mem.Table.SeedBatch(b)
+	h.run("results", b.ID).is(1, "is cancelled; it has no results")
+}
+
+// The store's answer isn't held against HOLDFAST_URL.
+func TestResultsStoreRefuses(t *testing.T) {
+	h := newHouse(t)
+	b := h.ended(batch.Completed)
+	n := 0
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.Path, "/objects/") {
+			return false
+		}
+		n++
+		http.Error(w, "<Error/>", http.StatusForbidden)
+		return true
+	}
+	r := h.run("results", b.ID).is(1, "the object store answered 403")
+	if n != 1 || strings.Contains(r.stderr, envURL) {
+		t.Errorf("%d tries, %s", n, r.stderr)
 	}
 }
 

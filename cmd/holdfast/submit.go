@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"mime/multipart"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,10 +76,16 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 		return err
 	}
 	defer f.Close()
+	endpoint, n, err := firstURL(f, s.file)
+	if err != nil {
+		return err
+	}
 	if create.Endpoint == "" {
-		if create.Endpoint, err = firstURL(f, s.file); err != nil {
-			return err
-		}
+		create.Endpoint = endpoint
+	}
+	if create.Endpoint == "" {
+		return failed("Say it with --endpoint, for example --endpoint /v1/chat/completions.", nil,
+			"can't tell the endpoint of %s: line %d has no url, or is longer than %d MiB", s.file, n, firstLineBytes>>20)
 	}
 
 	started := a.now()
@@ -98,6 +105,10 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 	if err := c.post(ctx, "/v1/batches", "application/json", bytes.NewReader(body), int64(len(body)), &b); err != nil {
 		if e, ok := errors.AsType[*apiError](err); ok && e.Code == "file_not_found" {
 			sent.forget() // it was uploaded before and is gone since
+		} else if ok && e.Status == http.StatusBadRequest && e.Foreign == "" {
+			if flag, ok := map[string]string{"endpoint": "--endpoint", "completion_window": "--window"}[e.Param]; ok {
+				return notAllowed(flag, file, e)
+			}
 		}
 		return c.trouble("create a batch of "+file.ID, err)
 	}
@@ -118,6 +129,20 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 		return c.trouble("wait for "+b.ID, err)
 	}
 	return a.conclude(ctx, c, b, a.now().Sub(started))
+}
+
+// notAllowed is about a batch that the server refused for one flag, after the
+// upload.
+func notAllowed(flag string, file openai.File, e *apiError) error {
+	hint := "Submit it again with another " + flag
+	if _, allowed, ok := strings.Cut(e.Message, "supported are "); ok {
+		hint += "; allowed: " + strings.TrimSuffix(allowed, ".")
+	}
+	expiry := "will expire"
+	if file.ExpiresAt != nil {
+		expiry += " " + time.Unix(*file.ExpiresAt, 0).UTC().Format(time.RFC3339)
+	}
+	return failed(hint+".", e, "create a batch of %s: the server answered %v; the uploaded file remains as %[1]s and %[3]s", file.ID, e, expiry)
 }
 
 // openInput opens a file that can be uploaded.
@@ -142,36 +167,58 @@ func openInput(name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// firstURL reads what endpoint the file is for, and rewinds it. The server
-// checks every line; this only finds a default.
-func firstURL(f *os.File, name string) (string, error) {
-	const hint = "Say it with --endpoint, for example --endpoint /v1/chat/completions."
+// rightLine is what a line of an input looks like.
+const rightLine = `{"custom_id":"1","method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"role":"user","content":"Hi"}]}}`
+
+// firstLineBytes is how much of the first line is looked at.
+const firstLineBytes = 16 << 20
+
+// firstURL reads what endpoint the file's first request is for, "" where it
+// doesn't say so or is too long to tell, and on which line it is; then it rewinds
+// the file. The server checks every line; this finds a default, and files that
+// aren't of requests at all.
+func firstURL(f *os.File, name string) (endpoint string, n int, err error) {
 	r := bufio.NewReader(f)
-	for n := 1; ; n++ {
-		line, err := r.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return "", failed("", err, "can't read the input: %v", err)
-		}
-		if n == 1 {
-			line = bytes.TrimPrefix(line, []byte("\ufeff"))
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			if err != nil {
-				return "", failed("Put one request on each line.", nil, "can't submit %s: it has blank lines only", name)
+	n = 1
+	for first := byte(0); first != '{'; {
+		first, err = r.ReadByte()
+		switch {
+		case errors.Is(err, io.EOF):
+			return "", n, failed("Put one request on each line, for example "+rightLine, nil, "can't submit %s: it has blank lines only", name)
+		case err != nil:
+			return "", n, failed("", err, "can't read the input: %v", err)
+		case first == '\n':
+			n++
+		case first == '\xef' && n == 1:
+			if mark, err := r.Peek(2); err == nil && string(mark) == "\xbb\xbf" {
+				_, _ = r.Discard(2) // it was seen
+				continue
 			}
-			continue
+			return "", n, notRequests(name, n)
+		case first != '{' && first != ' ' && first != '\t' && first != '\r':
+			return "", n, notRequests(name, n)
 		}
-		var first struct {
-			URL string `json:"url"`
-		}
-		if json.Unmarshal(line, &first) != nil || first.URL == "" {
-			return "", failed(hint, nil, "can't tell the endpoint of %s: line %d is not a JSON object with a url", name, n)
-		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return "", failed("", err, "can't read the input: %v", err)
-		}
-		return first.URL, nil
 	}
+	// Something without line ends must not fill the memory.
+	line, err := bufio.NewReader(io.LimitReader(r, firstLineBytes)).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", n, failed("", err, "can't read the input: %v", err)
+	}
+	if len(line) < firstLineBytes {
+		var request map[string]json.RawMessage
+		if json.Unmarshal(append([]byte("{"), line...), &request) != nil {
+			return "", n, notRequests(name, n)
+		}
+		_ = json.Unmarshal(request["url"], &endpoint) // another type is as good as none
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return "", n, failed("", err, "can't read the input: %v", err)
+	}
+	return endpoint, n, nil
+}
+
+func notRequests(name string, n int) error {
+	return failed("Put one request on each line, for example "+rightLine, nil, "can't submit %s: it is not JSONL of requests: line %d is not a JSON object", name, n)
 }
 
 // upload sends the file by the way that its size asks for. What comes back beside

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/internal/batch"
 	"holdfast/internal/openai"
@@ -34,9 +36,85 @@ func TestSubmit(t *testing.T) {
 
 func TestSubmitEndpointIsAsked(t *testing.T) {
 	h := newHouse(t)
-	h.run("submit", h.file("no JSON\n"), "--endpoint", "/v1/completions").is(0)
+	h.run("submit", h.file("{}\nno JSON\n"), "--endpoint", "/v1/completions").is(0)
 	if b := h.only(); b.Endpoint != "/v1/completions" {
 		t.Errorf("endpoint %s", b.Endpoint)
+	}
+}
+
+// A file that isn't of requests is told apart from one without an endpoint,
+// before anything is sent.
+func TestSubmitOfSomethingElse(t *testing.T) {
+	h := newHouse(t)
+	h.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		t.Errorf("%s %s", r.Method, r.URL)
+		return false
+	}
+	for name, content := range map[string]string{
+		"text":          "Hello\nthere\n",
+		"CSV":           "custom_id,url\na,/v1/embeddings\n",
+		"binary":        "\x89PNG\r\n\x1a\n\x00",
+		"no line end":   strings.Repeat("\x00", 1<<20),
+		"UTF-16":        "\xff\xfe{\x00}\x00",
+		"half a mark":   "\xef\xbb{}",
+		"array":         "[" + strings.TrimSpace(line) + "]\n",
+		"number":        "17\n",
+		"pretty":        "{\n  \"url\": \"/v1/embeddings\"\n}\n",
+		"not JSON":      "{'url': '/v1/embeddings'}\n",
+		"more than one": "{} {}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, args := range [][]string{nil, {"--endpoint", "/v1/embeddings"}} {
+				r := h.run(append([]string{"submit", h.file("\n \t\r\n" + content)}, args...)...)
+				r.is(1, "not JSONL of requests: line 3 is", rightLine)
+				if strings.Contains(r.stderr, "--endpoint") {
+					t.Errorf("wrong advice: %s", r.stderr)
+				}
+			}
+		})
+	}
+	for _, content := range []string{`{"body":{}}`, `{"url":7}`} {
+		h.run("submit", h.file("\n"+content+"\n")).is(1, "can't tell the endpoint", "line 2 has no url", "--endpoint /v1/")
+	}
+}
+
+// The line that is shown as right is.
+func TestRightLine(t *testing.T) {
+	h := newHouse(t)
+	h.run("submit", h.file(rightLine)).is(0)
+	if b := h.only(); b.Endpoint != "/v1/chat/completions" {
+		t.Errorf("endpoint %s", b.Endpoint)
+	}
+}
+
+// Something without line ends doesn't fill the memory.
+func TestSubmitLongFirstLine(t *testing.T) {
+	h := newHouse(t)
+	long := `{"url":"/v1/embeddings","x":"` + strings.Repeat("x", firstLineBytes) + `"}`
+	h.run("submit", h.file(long)).is(1, "longer than 16 MiB", "--endpoint")
+}
+
+// What a refused flag leaves behind is said.
+func TestSubmitNotAllowed(t *testing.T) {
+	h := newHouse(t)
+	for flag, value := range map[string]string{"--window": "3h", "--endpoint": "/v1/nothing"} {
+		r := h.run("submit", h.file(line), flag, value).is(1, value, "the uploaded file remains as file-", "will expire", "another "+flag+"; allowed: ")
+		if strings.Contains(r.stderr, "%!") {
+			t.Error(r.stderr)
+		}
+	}
+	// Other refusals say nothing of it.
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v1/batches" {
+			return false
+		}
+		w.Header().Set("X-Request-Id", "r")
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, `{"error":{"message":"No.","param":"metadata"}}`)
+		return true
+	}
+	if r := h.run("submit", h.file(line)).is(1, "400: No."); strings.Contains(r.stderr, "remains") {
+		t.Error(r.stderr)
 	}
 }
 
@@ -75,6 +153,9 @@ func TestSubmitWait(t *testing.T) {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("stdout lacks %q: %s", want, r.stdout)
 		}
+	}
+	if !strings.Contains(r.stdout, "took        1m0s from created to ended, ") || !strings.Contains(r.stdout, " with the upload and the waiting\n") {
+		t.Errorf("what took means isn't said: %s", r.stdout)
 	}
 	if strings.Contains(r.stdout, "\x1b") {
 		t.Error("an id steers the terminal")
@@ -117,6 +198,36 @@ func TestSubmitWaitShowsWhatWasRefused(t *testing.T) {
 	for _, want := range []string{": failed", "line 7: Line 7 is not JSON. (invalid_json_line)", "file: Nothing. (empty_file)", "submit it again"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("stdout lacks %q: %s", want, r.stdout)
+		}
+	}
+	if strings.Contains(r.stdout, "There may be more") {
+		t.Error("there aren't more")
+	}
+	b := h.only()
+	h.run("results", b.ID).is(1, "refused before a line was run, so there are no results: Line 7 is not JSON.", "holdfast status "+b.ID)
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	h.run("results", b.ID, "--output", out).is(1, "there are no results")
+	if _, err := os.Stat(out); !os.IsNotExist(err) {
+		t.Errorf("a file of nothing: %v", err)
+	}
+	h.look = nil
+	for len(b.Errors) < batch.MaxErrors {
+		b.Errors = append(b.Errors, b.Errors[0])
+	}
+	h.mem.Table.SeedBatch(b)
+	if r := h.run("status", b.ID).is(1); !strings.Contains(r.stdout, "There may be more: the list stops at 100.\n") {
+		t.Errorf("stdout %s", r.stdout)
+	}
+}
+
+func TestLasted(t *testing.T) {
+	end := int64(107)
+	for want, b := range map[string]openai.Batch{
+		"2.63s with the upload and the waiting":                           {CreatedAt: 100},
+		"7s from created to ended, 2.63s with the upload and the waiting": {CreatedAt: 100, CancelledAt: &end},
+	} {
+		if got := lasted(b, 2631*time.Millisecond); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
