@@ -41,7 +41,7 @@ func apiPermissions(stack awscdk.Stack, s storage, machine awsstepfunctions.Stat
 		// rights, are pieces of the file. A completion asks whether that is there.
 		allow("s3:PutObject", "s3:GetObject", "s3:DeleteObject").objects(s.inputs.BucketArn(), "uploads/*"),
 		allow("s3:ListMultipartUploadParts", "s3:AbortMultipartUpload").objects(s.inputs.BucketArn(), "files/*"),
-		allow("s3:ListBucket").on(s.inputs.BucketArn()),
+		allow("s3:ListBucket").on(s.inputs.BucketArn(), s.results.BucketArn()),
 		allow("s3:GetObject").objects(s.results.BucketArn(), "*/out/*"),
 		// Of a batch's three files the person may delete two: receipts stay.
 		allow("s3:DeleteObject").on(jsii.String(*s.results.BucketArn()+"/*/out/*_output.jsonl"), jsii.String(*s.results.BucketArn()+"/*/out/*_error.jsonl")),
@@ -93,7 +93,7 @@ func workPermissions(stack awscdk.Stack, s storage, q queues, opts options) []aw
 func finishPermissions(s storage) []awsiam.PolicyStatement {
 	return []awsiam.PolicyStatement{
 		allow("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem").items(s, batches),
-		allow("dynamodb:PutItem").items(s, files),
+		allow("dynamodb:GetItem", "dynamodb:PutItem").items(s, files),
 		allow("s3:GetObject", "s3:GetObjectVersion").objects(s.inputs.BucketArn(), "files/*"),
 		allow("s3:GetObject", "s3:DeleteObject").objects(s.results.BucketArn(), "*/parts/*"),
 		allow("s3:GetObject", "s3:PutObject", "s3:PutObjectTagging", "s3:ListMultipartUploadParts", "s3:AbortMultipartUpload").

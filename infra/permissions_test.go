@@ -60,7 +60,7 @@ var rolePolicies = map[string][]string{
 		"Allow s3:PutObject,s3:GetObject,s3:GetObjectVersion,s3:DeleteObject on ${Inputs.Arn}/files/*",
 		"Allow s3:PutObject,s3:GetObject,s3:DeleteObject on ${Inputs.Arn}/uploads/*",
 		"Allow s3:ListMultipartUploadParts,s3:AbortMultipartUpload on ${Inputs.Arn}/files/*",
-		"Allow s3:ListBucket on ${Inputs.Arn}",
+		"Allow s3:ListBucket on ${Inputs.Arn},${Results.Arn}",
 		"Allow s3:GetObject on ${Results.Arn}/*/out/*",
 		"Allow s3:DeleteObject on ${Results.Arn}/*/out/*_output.jsonl,${Results.Arn}/*/out/*_error.jsonl",
 		"Allow states:StartExecution on ${Workflow}",
@@ -85,7 +85,7 @@ var rolePolicies = map[string][]string{
 	"Finish": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${FinishLogs.Arn}",
 		"Allow dynamodb:GetItem,dynamodb:Query,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
-		"Allow dynamodb:PutItem on ${Table.Arn}" + keys("F#*"),
+		"Allow dynamodb:GetItem,dynamodb:PutItem on ${Table.Arn}" + keys("F#*"),
 		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
 		"Allow s3:GetObject,s3:DeleteObject on ${Results.Arn}/*/parts/*",
 		"Allow s3:GetObject,s3:PutObject,s3:PutObjectTagging,s3:ListMultipartUploadParts,s3:AbortMultipartUpload on ${Results.Arn}/*/out/*",

@@ -81,6 +81,34 @@ func TestFinishSetsTheExpiryOfItsFiles(t *testing.T) {
 	}
 }
 
+// A finisher of another installation's default has made the records already:
+// they stay, and the batch is closed with them.
+func TestFinishKeepsRecordsOfAnotherDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.run(10, 4, mixed)
+		w.restart().Before("Endings.Close", 0, memory.Fail(errors.New("down")))
+		if _, err := w.finisher(&batch.FinisherOptions{FileExpiry: 7 * time.Hour}).Finish(t.Context(), wTenant, r.ID, wNow); err == nil {
+			t.Fatal("closed although the table was down")
+		}
+		w.restart()
+		b, err := w.finisher(&batch.FinisherOptions{FileExpiry: 9 * time.Hour}).Finish(t.Context(), wTenant, r.ID, wNow.Add(time.Minute))
+		must(t, err)
+		seen := 0
+		for _, f := range w.truth.Table.FilesOf(wTenant) {
+			if f.Purpose == openai.PurposeBatchOutput {
+				seen++
+				if f.ExpiresAt.Sub(f.CreatedAt) != 7*time.Hour {
+					t.Errorf("%s lives %v", f.Filename, f.ExpiresAt.Sub(f.CreatedAt))
+				}
+			}
+		}
+		if seen != 2 || b.Status != batch.Completed {
+			t.Errorf("%d records, batch is %s", seen, b.Status)
+		}
+	})
+}
+
 // Every call fails, loses its reply, keeps failing, or is the last thing the process does;
 // then another process finishes. The files are the same bytes, every line is in
 // one of them, and until the batch is closed no chunk is gone.

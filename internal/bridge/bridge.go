@@ -71,7 +71,8 @@ const settleTime = 5 * time.Second
 // Submit has r's job started once, and returns its name: the first time and every
 // time after. now is the time of the call; what waiting adds to it is counted in.
 //
-//   - ErrConflict: the id stands for another request.
+//   - ErrConflict: the id stands for another request, also where that one's owner
+//     died before its job was there: an id is one request's, for good.
 //   - ErrRefused: nothing runs, the id is free again; the cause is wrapped.
 //   - *HeldError: somebody else's claim, which stayed fresh and unconfirmed for as
 //     long as Options.Wait, and no job that could be found.

@@ -154,6 +154,7 @@ func abuses(w wire, file string) []abuse {
 		{"an id with NUL", create(`{"input_file_id":"file-\u0000","endpoint":"/v1/chat/completions","completion_window":"24h"}`), 400, "file_not_found", false},
 		{"an id of half a character", create(`{"input_file_id":"file-\ud800","endpoint":"/v1/chat/completions","completion_window":"24h"}`), 400, "", false},
 		{"an id of 100,000", create(`{"input_file_id":"file-` + strings.Repeat("a", 100_000) + `","endpoint":"/v1/chat/completions","completion_window":"24h"}`), 400, "file_not_found", false},
+		{"an id of 900,000 under a key", create(`{"input_file_id":"file-`+strings.Repeat("a", 900_000)+`","endpoint":"/v1/chat/completions","completion_window":"24h"}`, "Idempotency-Key: large"), 400, "file_not_found", false},
 		{"an empty idempotency key", create(`{`+good+`}`, "Idempotency-Key:"), 400, "", false},
 		{"an idempotency key of 256", create(`{`+good+`}`, "Idempotency-Key: "+strings.Repeat("k", 256)), 400, "invalid_idempotency_key", false},
 

@@ -34,6 +34,11 @@ func (s *Server) createBatch(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	// Before it is claimed: the claim holds the whole request, and what can't be an
+	// id has no bounds.
+	if !validFileID(in.InputFileID) {
+		return openai.InputFileNotFound(in.InputFileID)
+	}
 	req := bridge.Request{
 		Tenant: r.caller.Tenant, Submitter: r.caller.Principal, RequestID: r.id,
 		FileID: in.InputFileID, Endpoint: in.Endpoint, Window: in.CompletionWindow, Metadata: in.Metadata,

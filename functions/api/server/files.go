@@ -124,6 +124,9 @@ func (s *Server) getContent(w http.ResponseWriter, r *request) error {
 // sent: a store that fails then is still a 503 and not half a file.
 func (s *Server) sendContent(w http.ResponseWriter, r *request, f batch.File) error {
 	body, err := s.ports.Objects.Open(r.Context(), f.Object, 0, f.Object.Bytes)
+	if errors.Is(err, batch.ErrNotFound) {
+		return openai.FileNotFound(f.ID) // a delete that got half-way
+	}
 	if err != nil {
 		return fmt.Errorf("content of %s: %w", f.ID, err)
 	}

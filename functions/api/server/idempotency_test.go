@@ -128,6 +128,18 @@ func TestSameRequestOtherBytes(t *testing.T) {
 	}
 }
 
+// What can't be a file's id is refused before it is claimed: the claim would hold
+// it, and it can be larger than an item.
+func TestNothingIsClaimedForWhatIsNoID(t *testing.T) {
+	h := newHouse(t)
+	h.do(createCall(strings.Repeat("a", 900_000)).keyed("order 7")).refused(400, "file_not_found", "input_file_id")
+	for _, c := range h.faults.Calls() {
+		if strings.HasPrefix(c.Op, "Bridge.") || strings.HasPrefix(c.Op, "Sends.") {
+			t.Errorf("%v was called", c)
+		}
+	}
+}
+
 func TestRefusalFreesTheKey(t *testing.T) {
 	h := newHouse(t)
 	h.do(createCall("file-none").keyed("order 7")).refused(400, "file_not_found", "input_file_id")

@@ -141,9 +141,7 @@ func TestContentForGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	get.path, get.header = "/v1/files/"+f.ID+"/content", map[string]string{"X-Stainless-Lang": "go"}
-	if a := h.do(get); a.Code < 400 {
-		t.Errorf("bytes that are gone: %d %s", a.Code, a.Body)
-	}
+	h.do(get).refused(404, "file_not_found", "file_id")
 }
 
 func TestCreateGetList(t *testing.T) {
