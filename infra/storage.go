@@ -14,11 +14,12 @@ import (
 const (
 	day = 24 * time.Hour
 
-	chunkDays   = 7   // chunks are deleted when their batch closes; this is the backstop
-	receiptDays = 365 // receipts, and so whatever else lies in the results bucket
-	uploadDays  = 7   // an upload nobody completed or aborted
-	askedDays   = 30  // the longest that whoever uploads or submits may ask for (contract, expires_after)
-	markerDays  = 7   // the least that a replaced or deleted input stays readable
+	chunkDays   = 7         // chunks are deleted when their batch closes; this is the backstop
+	receiptDays = 365       // receipts, and so whatever else lies in the results bucket
+	uploadDays  = 7         // an upload nobody completed or aborted
+	uploadGrace = time.Hour // as internal/upload has it: a completion begun in time may end so much later
+	askedDays   = 30        // the longest that whoever uploads or submits may ask for (contract, expires_after)
+	markerDays  = 7         // the least that a replaced or deleted input stays readable
 )
 
 type storage struct {
@@ -55,9 +56,11 @@ func newInputs(stack awscdk.Stack, opts options, removal awscdk.RemovalPolicy) a
 	props.Versioned = jsii.Bool(true)
 	props.LifecycleRules = &[]*awss3.LifecycleRule{
 		{
+			// S3 counts an object that was sent in pieces from when it was begun; its
+			// record counts from the completion, which may be an upload's life later.
 			Id:         jsii.String("expire-files"),
 			Prefix:     jsii.String("files/"),
-			Expiration: days(kept(opts)),
+			Expiration: days(kept(opts) + opts.settings.UploadExpiry + uploadGrace),
 		},
 		{
 			// Parts of uploads: gone when their upload is completed or cancelled; these are

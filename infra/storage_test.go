@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/aws/jsii-runtime-go"
+
+	"holdfast/internal/upload"
 )
 
 func TestBuckets(t *testing.T) {
@@ -38,7 +40,7 @@ func TestLifecycle(t *testing.T) {
 			"TagFilters": []any{object{"Key": "keep", "Value": kind}}}
 	}
 	same(t, "inputs", rules(account, "Inputs"), []any{
-		object{"ExpirationInDays": 30, "Id": "expire-files", "Prefix": "files/", "Status": "Enabled"},
+		object{"ExpirationInDays": 32, "Id": "expire-files", "Prefix": "files/", "Status": "Enabled"},
 		object{"ExpirationInDays": 2, "Id": "expire-parts", "Prefix": "uploads/", "Status": "Enabled"},
 		object{"Id": "expire-replaced", "NoncurrentVersionExpiration": object{"NoncurrentDays": 7}, "Status": "Enabled"},
 		object{"ExpiredObjectDeleteMarker": true, "Id": "remove-delete-markers", "Status": "Enabled"},
@@ -49,8 +51,9 @@ func TestLifecycle(t *testing.T) {
 		object{"ExpirationInDays": 365, "Id": "expire-everything", "Status": "Enabled"},
 		abort,
 	})
-	// 745 hours are 32 of S3's days: nothing vanishes early.
-	same(t, "a file's life in whole days", rules(local, "Inputs").([]any)[0].(object)["ExpirationInDays"], 32)
+	// 745 hours, 24 in which the upload may take its time, and 1 of grace are 33 of
+	// S3's days: nothing vanishes early.
+	same(t, "a file's life in whole days", rules(local, "Inputs").([]any)[0].(object)["ExpirationInDays"], 33)
 	// A client may ask for 30 days, however short the default is.
 	short := account.opts
 	short.settings.FileExpiry = 25 * time.Hour
@@ -109,4 +112,9 @@ func TestNoForeignFunctions(t *testing.T) {
 		}
 	}
 	account.template.ResourceCountIs(jsii.String("AWS::Lambda::Function"), jsii.Number(4))
+}
+
+// infra sees only config; what it repeats of another package is held here.
+func TestGraceOfUploads(t *testing.T) {
+	same(t, "grace", uploadGrace, upload.Grace)
 }

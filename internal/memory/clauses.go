@@ -106,6 +106,8 @@ var clauses = map[string]string{
 	"sends.own.id": "record send: … only one of this id",
 
 	"U.create.absent":     "create upload: no upload of this id",
+	"U.create.own":        "create upload: one as this call would write it is its own lost write",
+	"U.create.own.equal":  "create upload: … only one that still is so",
 	"U.part.pending":      "add part: status=pending",
 	"U.part.absent":       "add part: no part of this id",
 	"U.part.room":         "add part: fewer parts than the most",

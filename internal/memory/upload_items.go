@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -24,13 +25,18 @@ func (s *UploadItems) Create(ctx context.Context, u upload.Upload) error {
 	return effect(ctx, s.faults, "UploadItems.Create", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		_, there := s.uploads[name{u.Tenant, u.ID}]
-		if !s.rules.must("U.create.absent", !there) {
-			return fmt.Errorf("create upload %s: %w", u.ID, batch.ErrExists)
-		}
+		old, there := s.uploads[name{u.Tenant, u.ID}]
 		u.Status = upload.Pending
-		s.writeUpload(u)
-		return nil
+		if s.rules.must("U.create.absent", !there) {
+			s.writeUpload(u)
+			return nil
+		}
+		would := cloneUpload(u)
+		would.Ver++
+		if s.rules.own("U.create.own", s.rules.must("U.create.own.equal", reflect.DeepEqual(old, would))) {
+			return nil
+		}
+		return fmt.Errorf("create upload %s: %w", u.ID, batch.ErrExists)
 	})
 }
 
@@ -109,11 +115,11 @@ func (s *UploadItems) Start(ctx context.Context, tenant, id, hash string) (uploa
 }
 
 // Settle is upload.Completions.Settle.
-func (s *UploadItems) Settle(ctx context.Context, tenant, id, hash string, o batch.Object, now time.Time) (upload.Upload, error) {
+func (s *UploadItems) Settle(ctx context.Context, tenant, id, hash string, o batch.Object, md5 string, now time.Time) (upload.Upload, error) {
 	return s.change(ctx, "Settle", tenant, id, func(u *upload.Upload) error {
 		open := s.rules.must("U.settle.from", u.Status == upload.Pending || u.Status == upload.Completing)
 		if open && s.rules.must("U.settle.hash", u.PartsHash == "" || u.PartsHash == hash) {
-			u.Status, u.PartsHash, u.Object, u.SettledAt = upload.Settled, hash, o, millis(now)
+			u.Status, u.PartsHash, u.Object, u.MD5, u.SettledAt = upload.Settled, hash, o, md5, millis(now)
 			return nil
 		}
 		past := s.rules.must("U.settle.own.status", u.Status == upload.Settled || u.Status == upload.Completed)

@@ -74,6 +74,10 @@ func uploadCreated(t T, p UploadItemsPorts) {
 
 func uploadTaken(t T, p UploadItemsPorts) {
 	u := newUpload(t, p)
+	succeeds(t, "create again, the answer lost", p.Store.Create(t.Context(), u))
+	if got := lookUpload(t, p, u); got.Ver != 1 {
+		t.Errorf("created again: ver %d", got.Ver)
+	}
 	other := u
 	other.Bytes++
 	refuses(t, "create", p.Store.Create(t.Context(), other), batch.ErrExists)
@@ -96,7 +100,7 @@ func moves(p UploadItemsPorts) map[string]func(ctx context.Context, tenant, id s
 			return fault(p.Completions.Start(ctx, tenant, id, "hash"))
 		},
 		"Settle": func(ctx context.Context, tenant, id string) error {
-			return fault(p.Completions.Settle(ctx, tenant, id, "hash", fullObject(), at(time.Hour)))
+			return fault(p.Completions.Settle(ctx, tenant, id, "hash", fullObject(), "md5", at(time.Hour)))
 		},
 		"Finish": func(ctx context.Context, tenant, id string) error {
 			return fault(p.Completions.Finish(ctx, tenant, id))
@@ -184,20 +188,20 @@ func uploadHash(t T, p UploadItemsPorts) {
 	again := value(p.Completions.Start(t.Context(), u.Tenant, u.ID, "one"))(t, "start again")
 	same(t, "started again", again, got)
 	refuses(t, "start with another hash", fault(p.Completions.Start(t.Context(), u.Tenant, u.ID, "two")), upload.ErrClosed)
-	refuses(t, "settle with another hash", fault(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "two", fullObject(), at(0))), upload.ErrClosed)
+	refuses(t, "settle with another hash", fault(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "two", fullObject(), "md5", at(0))), upload.ErrClosed)
 	same(t, "stored", lookUpload(t, p, u), got)
 
 	o := fullObject()
-	got = value(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", o, at(time.Hour)))(t, "settle")
+	got = value(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", o, "md5", at(time.Hour)))(t, "settle")
 	want := u
-	want.Status, want.PartsHash, want.Object, want.SettledAt, want.Ver = upload.Settled, "one", o, at(time.Hour), got.Ver
+	want.Status, want.PartsHash, want.Object, want.MD5, want.SettledAt, want.Ver = upload.Settled, "one", o, "md5", at(time.Hour), got.Ver
 	same(t, "settled", got, want)
 	other := o
 	other.Key = "other"
-	again = value(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", other, at(2*time.Hour)))(t, "settle another object")
+	again = value(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", other, "other", at(2*time.Hour)))(t, "settle another object")
 	same(t, "settled again", again, got)
 	same(t, "stored", lookUpload(t, p, u), got)
-	refuses(t, "settle with another hash", fault(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "two", o, at(0))), upload.ErrClosed)
+	refuses(t, "settle with another hash", fault(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "two", o, "md5", at(0))), upload.ErrClosed)
 	again = value(p.Completions.Start(t.Context(), u.Tenant, u.ID, "one"))(t, "start when settled")
 	same(t, "started when settled", again, got)
 
@@ -206,7 +210,7 @@ func uploadHash(t T, p UploadItemsPorts) {
 	same(t, "finished", got, want)
 	again = value(p.Completions.Finish(t.Context(), u.Tenant, u.ID))(t, "finish again")
 	same(t, "finished again", again, got)
-	again = value(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", other, at(0)))(t, "settle when completed")
+	again = value(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", other, "other", at(0)))(t, "settle when completed")
 	same(t, "settled when completed", again, got)
 	again = value(p.Completions.Start(t.Context(), u.Tenant, u.ID, "one"))(t, "start when completed")
 	same(t, "started when completed", again, got)
@@ -216,8 +220,8 @@ func uploadHash(t T, p UploadItemsPorts) {
 
 func uploadSettleAtOnce(t T, p UploadItemsPorts) {
 	u := newUpload(t, p)
-	got := value(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", fullObject(), at(0)))(t, "settle")
-	if got.Status != upload.Settled || got.PartsHash != "one" {
+	got := value(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", fullObject(), "", at(0)))(t, "settle")
+	if got.Status != upload.Settled || got.PartsHash != "one" || got.MD5 != "" {
 		t.Errorf("settled %+v", got)
 	}
 }
@@ -227,7 +231,7 @@ func uploadSettleRace(t T, p UploadItemsPorts) {
 	keys := race(racers, func(i int) string {
 		o := fullObject()
 		o.Key = fmt.Sprint("object-", i)
-		got, err := p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", o, at(0))
+		got, err := p.Completions.Settle(t.Context(), u.Tenant, u.ID, "one", o, "md5", at(0))
 		if err != nil {
 			return err.Error()
 		}
@@ -298,7 +302,7 @@ func uploadCancelRace(t T, p UploadItemsPorts) {
 		if i%2 == 0 {
 			return fault(p.Store.Cancel(t.Context(), u.Tenant, u.ID))
 		}
-		return fault(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "hash", fullObject(), at(0)))
+		return fault(p.Completions.Settle(t.Context(), u.Tenant, u.ID, "hash", fullObject(), "md5", at(0)))
 	})
 	cancelled := lookUpload(t, p, u).Status == upload.Cancelled
 	for i, err := range errs {

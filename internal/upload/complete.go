@@ -23,7 +23,8 @@ var errMoved = errors.New("upload was moved on by another call")
 const turns = 4
 
 // Complete makes a file of the parts, in the order of c.PartIDs. It may be
-// repeated, also after it succeeded: the answer is the same for the same ids.
+// repeated, also after it succeeded: the answer is the same for the same ids. An
+// md5 is held against the file's every time.
 func (s *Uploads) Complete(ctx context.Context, tenant, id string, c openai.CompleteUpload, now time.Time) (Upload, error) {
 	var u Upload
 	var err error
@@ -32,7 +33,9 @@ func (s *Uploads) Complete(ctx context.Context, tenant, id string, c openai.Comp
 			return u, err
 		}
 		if u, err = s.settle(ctx, u, c, now); err == nil {
-			return s.finish(ctx, u)
+			if err = s.verify(ctx, u, c.MD5); err == nil {
+				return s.finish(ctx, u)
+			}
 		}
 		if !errors.Is(err, errMoved) {
 			return u, err
@@ -107,6 +110,32 @@ func checkMD5(got, want string) error {
 	return nil
 }
 
+func fitsMD5(u Upload, md5 string) error {
+	if md5 != "" && u.Bytes > MaxMD5 {
+		return openai.Invalid("md5_unsupported", "md5", "An md5 is verified for files of up to %d bytes; complete this one without it.", MaxMD5)
+	}
+	return nil
+}
+
+// verify holds an md5 against the file of a settled upload: against the one that
+// was recorded or, if that completion came without, against the bytes.
+func (s *Uploads) verify(ctx context.Context, u Upload, md5 string) error {
+	if md5 == "" || u.MD5 != "" {
+		return checkMD5(u.MD5, md5)
+	}
+	if err := fitsMD5(u, md5); err != nil {
+		return err
+	}
+	got, err := s.digest(ctx, u.Object)
+	if errors.Is(err, batch.ErrNotFound) {
+		return openai.Invalid("md5_unsupported", "md5", "The file has been completed without an md5, and its bytes are gone: nothing can be verified. Complete it without.")
+	}
+	if err != nil {
+		return fmt.Errorf("verify the md5 of %s: %w", u.ID, err)
+	}
+	return checkMD5(got, md5)
+}
+
 // join makes the object of direct parts, under a name of this completion's own:
 // of two at once the first to settle counts, and the other removes what it made.
 // The upload stays as it is until the object is whole and right.
@@ -123,7 +152,7 @@ func (s *Uploads) join(ctx context.Context, u Upload, parts []named, c openai.Co
 	}
 	o := s.final(u)
 	o.Key += "/" + strings.ToLower(rand.Text())
-	o, err := s.concat(ctx, u, parts, o, func(sum string) error { return checkMD5(sum, c.MD5) })
+	o, whole, err := s.concat(ctx, u, parts, o, func(sum string) error { return checkMD5(sum, c.MD5) })
 	if errors.Is(err, batch.ErrNotFound) {
 		// Another completion, or a cancel, has removed the parts from under this one.
 		if again, gone := s.find(ctx, u.Tenant, u.ID); gone == nil && again.Status != u.Status {
@@ -133,7 +162,7 @@ func (s *Uploads) join(ctx context.Context, u Upload, parts []named, c openai.Co
 	if err != nil {
 		return u, err
 	}
-	got, err := s.p.Completions.Settle(ctx, u.Tenant, u.ID, fingerprint(c.PartIDs), o, now)
+	got, err := s.p.Completions.Settle(ctx, u.Tenant, u.ID, fingerprint(c.PartIDs), o, whole, now)
 	switch {
 	case errors.Is(err, ErrClosed), err == nil && got.Object.Key != o.Key:
 		if gone := s.drop(ctx, u, []string{o.Key}); gone != nil {
@@ -152,8 +181,8 @@ func (s *Uploads) join(ctx context.Context, u Upload, parts []named, c openai.Co
 // assemble makes the object of presigned parts. The pieces are used up by it, so
 // the upload is told before.
 func (s *Uploads) assemble(ctx context.Context, u Upload, numbers []int, c openai.CompleteUpload, now time.Time) (Upload, error) {
-	if c.MD5 != "" && u.Bytes > MaxMD5 {
-		return u, openai.Invalid("md5_unsupported", "md5", "An md5 is verified for files of up to %d bytes; complete this one without it.", MaxMD5)
+	if err := fitsMD5(u, c.MD5); err != nil {
+		return u, err
 	}
 	sum, o := fingerprint(c.PartIDs), s.final(u)
 	all, err := s.pieces(ctx, u)
@@ -193,7 +222,7 @@ func (s *Uploads) assemble(ctx context.Context, u Upload, numbers []int, c opena
 			return u, err
 		}
 	}
-	got, err := s.p.Completions.Settle(ctx, u.Tenant, u.ID, sum, o, now)
+	got, err := s.p.Completions.Settle(ctx, u.Tenant, u.ID, sum, o, c.MD5, now)
 	if errors.Is(err, ErrClosed) {
 		if again, gone := s.find(ctx, u.Tenant, u.ID); gone == nil && again.Status == Cancelled {
 			if gone := s.drop(ctx, u, []string{o.Key}); gone != nil {
@@ -263,11 +292,18 @@ func (s *Uploads) digest(ctx context.Context, o batch.Object) (string, error) {
 }
 
 // finish records the file of a settled upload, then removes what it was made of.
+// A file that a crash kept from being told of, and that was deleted since, stays so.
 func (s *Uploads) finish(ctx context.Context, u Upload) (Upload, error) {
 	if u.Status == Completed {
 		return u, nil
 	}
-	if err := s.p.Files.Put(ctx, u.File()); err != nil {
+	err := s.p.Files.Put(ctx, u.File())
+	if errors.Is(err, batch.ErrExists) {
+		if _, gone := s.p.Files.Get(ctx, u.Tenant, u.FileID()); errors.Is(gone, batch.ErrDeleted) {
+			err = nil
+		}
+	}
+	if err != nil {
 		return u, fmt.Errorf("record the file of %s: %w", u.ID, err)
 	}
 	if err := s.drop(ctx, u, u.partKeys()); err != nil {
@@ -278,7 +314,7 @@ func (s *Uploads) finish(ctx context.Context, u Upload) (Upload, error) {
 			return u, fmt.Errorf("drop the presigned parts of %s: %w", u.ID, err)
 		}
 	}
-	u, err := s.p.Completions.Finish(ctx, u.Tenant, u.ID)
+	u, err = s.p.Completions.Finish(ctx, u.Tenant, u.ID)
 	if err != nil {
 		return u, fmt.Errorf("finish: %w", err)
 	}

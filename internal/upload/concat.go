@@ -13,12 +13,14 @@ import (
 )
 
 // concat writes the parts, one behind the other, as o. check is asked with the
-// md5 of it all before there is an object. Memory is two pieces, whatever the
-// size: one is read while the other is sent.
-func (s *Uploads) concat(ctx context.Context, u Upload, parts []named, o batch.Object, check func(md5 string) error) (batch.Object, error) {
+// md5 of it all before there is an object, and gives it. Memory is two pieces,
+// whatever the size: one is read while the other is sent; of the parts that are
+// open ahead at most their own bytes, 4 MiB each.
+func (s *Uploads) concat(ctx context.Context, u Upload, parts []named, o batch.Object, check func(md5 string) error) (batch.Object, string, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reader{parts: parts, sum: md5.New(), open: func(p named) (io.ReadCloser, error) {
-		return s.p.Objects.Open(ctx, batch.Object{Bucket: s.bucket, Key: u.partKey(p.id), ETag: p.ETag, Bytes: p.Bytes}, 0, p.Bytes)
+	opening, stop := context.WithCancel(ctx)
+	r := &reader{parts: parts, sum: md5.New(), stop: stop, open: func(p named) (io.ReadCloser, error) {
+		return s.p.Objects.Open(opening, batch.Object{Bucket: s.bucket, Key: u.partKey(p.id), ETag: p.ETag, Bytes: p.Bytes}, 0, p.Bytes)
 	}}
 	pieces := make(chan read)
 	empty := make(chan []byte, 2)
@@ -36,31 +38,41 @@ func (s *Uploads) concat(ctx context.Context, u Upload, parts []named, o batch.O
 	// The reader is gone before its buffers and streams are.
 	defer func() { cancel(); <-done }()
 
+	// The pieces also end with ctx, and then these aren't all.
+	var sum string
+	whole := func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		sum = r.digest()
+		return check(sum)
+	}
+
 	if u.Bytes <= int64(size) {
 		p := <-pieces
-		if p.err != nil {
-			return o, fmt.Errorf("join %s: %w", u.ID, p.err)
+		if p.err == nil {
+			p.err = whole()
 		}
-		if err := check(r.digest()); err != nil {
-			return o, err
+		if p.err != nil {
+			return o, "", fmt.Errorf("join %s: %w", u.ID, p.err)
 		}
 		o, err := s.p.Objects.Put(ctx, o, p.data)
 		if err != nil {
 			err = fmt.Errorf("join %s: %w", u.ID, err)
 		}
-		return o, err
+		return o, sum, err
 	}
 
 	id, err := s.p.Multiparts.Begin(ctx, o)
 	if err != nil {
-		return o, fmt.Errorf("join %s: %w", u.ID, err)
+		return o, "", fmt.Errorf("join %s: %w", u.ID, err)
 	}
-	joined, err := s.send(ctx, o, id, pieces, empty, func() error { return check(r.digest()) })
+	joined, err := s.send(ctx, o, id, pieces, empty, whole)
 	if err != nil {
 		// Without this the bucket's lifecycle does it.
 		err = errors.Join(fmt.Errorf("join %s: %w", u.ID, err), s.p.Multiparts.Abort(context.WithoutCancel(ctx), o, id))
 	}
-	return joined, err
+	return joined, sum, err
 }
 
 // send sends pieces until they end, then completes them.
@@ -89,12 +101,25 @@ type read struct {
 	err  error
 }
 
+// openAtOnce is how many parts are open or being opened at once, the one that is
+// read included: a thousand answers of the store, awaited one after another,
+// would take longer than a request may.
+const openAtOnce = 8
+
 // reader reads parts as one stream.
 type reader struct {
-	parts []named
+	parts []named // that nobody opens yet
 	open  func(named) (io.ReadCloser, error)
+	stop  context.CancelFunc // ends every open, and what was opened
+	ahead []<-chan opened    // the parts before those, in order
 	now   io.ReadCloser
 	sum   hash.Hash
+}
+
+// opened is a part's stream, or why there is none.
+type opened struct {
+	io.ReadCloser
+	err error
 }
 
 // run fills empty buffers until the parts end, or one can't be read.
@@ -108,7 +133,7 @@ func (r *reader) run(ctx context.Context, empty <-chan []byte, full chan<- read)
 			return
 		}
 		n, err := io.ReadFull(r, buffer)
-		last := err == io.EOF || err == io.ErrUnexpectedEOF && len(r.parts) == 0 && r.now == nil
+		last := err == io.EOF || err == io.ErrUnexpectedEOF && r.now == nil && len(r.ahead)+len(r.parts) == 0
 		if last {
 			err = nil
 			if n == 0 {
@@ -131,19 +156,21 @@ func (r *reader) run(ctx context.Context, empty <-chan []byte, full chan<- read)
 func (r *reader) Read(p []byte) (int, error) {
 	for {
 		if r.now == nil {
-			if len(r.parts) == 0 {
+			r.openAhead()
+			if len(r.ahead) == 0 {
 				return 0, io.EOF
 			}
-			next, err := r.open(r.parts[0])
-			if err != nil {
-				return 0, err
+			next := <-r.ahead[0]
+			r.ahead = r.ahead[1:]
+			if next.err != nil {
+				return 0, fmt.Errorf("open a part: %w", next.err) // never io.EOF itself
 			}
-			r.now, r.parts = next, r.parts[1:]
+			r.now = next.ReadCloser
 		}
 		n, err := r.now.Read(p)
 		if err == io.EOF {
-			r.close()
-			err = nil
+			r.now.Close()
+			r.now, err = nil, nil
 		}
 		if n > 0 || err != nil {
 			return n, err
@@ -151,11 +178,31 @@ func (r *reader) Read(p []byte) (int, error) {
 	}
 }
 
+// openAhead starts opening the next parts, as many as may be; none is being read.
+func (r *reader) openAhead() {
+	for len(r.ahead) < openAtOnce && len(r.parts) > 0 {
+		part, answer := r.parts[0], make(chan opened, 1)
+		r.parts, r.ahead = r.parts[1:], append(r.ahead, answer)
+		go func() {
+			stream, err := r.open(part)
+			answer <- opened{stream, err}
+		}()
+	}
+}
+
+// close ends and closes whatever is open or being opened.
 func (r *reader) close() {
+	r.stop()
 	if r.now != nil {
 		r.now.Close()
 		r.now = nil
 	}
+	for _, answer := range r.ahead {
+		if late := <-answer; late.err == nil {
+			late.Close()
+		}
+	}
+	r.ahead = nil
 }
 
 // digest is the md5 of everything read.

@@ -279,3 +279,35 @@ func TestURLsCrash(t *testing.T) {
 		w.is(u, data)
 	}
 }
+
+// A completion crashes once the file is recorded, and the file is deleted: what
+// was completed stays completed, and the file deleted.
+func TestFileDeletedBeforeFinish(t *testing.T) {
+	each(t, func(t *testing.T, w *world, send sender) {
+		data := random(two)
+		u := w.create(two)
+		ids := send(w, u, data)
+		f := memory.NewFaults()
+		f.After("Files.Put", 1, f.Crash)
+		if _, err := w.process(f).Complete(t.Context(), "acme", u.ID, openai.CompleteUpload{PartIDs: ids}, w.now); !errors.Is(err, memory.ErrCrashed) {
+			t.Fatal(err)
+		}
+		o := w.mem.Table.FilesOf("acme")[0].Object
+		if err := w.mem.Table.Files.Delete(t.Context(), "acme", u.FileID(), w.now); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.mem.Objects.Delete(t.Context(), bucket, []string{o.Key}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			got, err := w.complete(u, "", ids...)
+			if err != nil || got.Status != upload.Completed {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			w.left()
+		}
+		if files := w.mem.Table.FilesOf("acme"); len(files) > 0 {
+			t.Errorf("it is back: %+v", files)
+		}
+	})
+}

@@ -24,7 +24,8 @@ var (
 // answers the upload as it then is.
 type Store interface {
 	// Create inserts u, with status Pending. batch.ErrExists when the id is taken
-	// for the tenant.
+	// for the tenant, except that a record that still is as this call would write it
+	// is this write, whose answer was lost: success.
 	Create(ctx context.Context, u Upload) error
 	// Get reads one upload. Expiry is the caller's to judge.
 	Get(ctx context.Context, tenant, id string) (Upload, error)
@@ -47,10 +48,10 @@ type Completions interface {
 	// that is past pending with the same hash is success. ErrClosed.
 	Start(ctx context.Context, tenant, id, hash string) (Upload, error)
 	// Settle moves pending, or completing with the same hash, to settled, and
-	// records the object and when. One that is past that with the same hash is
+	// records the object, its md5 ("": not known) and when. One that is past that with the same hash is
 	// success whatever its object: the answer tells whose completion counted.
 	// ErrClosed.
-	Settle(ctx context.Context, tenant, id, hash string, o batch.Object, now time.Time) (Upload, error)
+	Settle(ctx context.Context, tenant, id, hash string, o batch.Object, md5 string, now time.Time) (Upload, error)
 	// Finish moves settled to completed. A completed one counts as success.
 	// ErrClosed.
 	Finish(ctx context.Context, tenant, id string) (Upload, error)

@@ -56,6 +56,7 @@ type Upload struct {
 
 	PartsHash string       // of the part ids it is completed from, from Completing on
 	Object    batch.Object // the file's bytes, from Settled on
+	MD5       string       // of the file, in hex, from Settled on; "" where nobody computed it
 	SettledAt time.Time    // the file's creation
 	Ver       int64        // one higher at every write
 }

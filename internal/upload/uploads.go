@@ -22,10 +22,12 @@ type Ports struct {
 	Pieces      Pieces
 }
 
-// Files is the one thing that a completion asks of batch.Files.
+// Files is what a completion asks of batch.Files.
 type Files interface {
 	// Put is batch.Files.Put.
 	Put(ctx context.Context, f batch.File) error
+	// Get is batch.Files.Get.
+	Get(ctx context.Context, tenant, id string) (batch.File, error)
 }
 
 // Options adjust Uploads. The zero value works.

@@ -59,7 +59,7 @@ func startUpload(hash string) write {
 
 // settleUpload names the object that is the file. Two completions at once have
 // two objects; the second finds the status moved.
-func settleUpload(hash string, o batch.Object, now time.Time) write {
+func settleUpload(hash string, o batch.Object, md5 string, now time.Time) write {
 	return write{
 		when: name("status").In(value(upload.Pending), value(upload.Completing)).
 			And(name("parts_hash").AttributeNotExists().Or(is("parts_hash", hash))),
@@ -67,6 +67,7 @@ func settleUpload(hash string, o batch.Object, now time.Time) write {
 			Set(name("status"), value(upload.Settled)).
 			Set(name("parts_hash"), value(hash)).
 			Set(name("object"), value(objectItem(o))).
+			Set(name("md5"), value(md5)).
 			Set(name("settled_at"), value(millis(now))),
 	}
 }

@@ -31,6 +31,7 @@ type uploadItem struct {
 
 	PartsHash string     `dynamodbav:"parts_hash,omitempty"` // the same
 	Object    objectItem `dynamodbav:"object"`
+	MD5       string     `dynamodbav:"md5,omitempty"`
 	SettledAt int64      `dynamodbav:"settled_at,omitempty"`
 	Ver       int64      `dynamodbav:"ver"`
 	TTL       int64      `dynamodbav:"ttl"` // Unix seconds
@@ -51,7 +52,7 @@ func newUploadItem(u upload.Upload) uploadItem {
 		Tenant: u.Tenant, ID: u.ID, Status: u.Status, Bytes: u.Bytes, Filename: u.Filename, Purpose: u.Purpose,
 		FileExpiry: u.FileExpiry.Milliseconds(), CreatedAt: millis(u.CreatedAt), ExpiresAt: millis(u.ExpiresAt),
 		Parts: map[string]uploadPart{}, Multipart: u.Multipart,
-		PartsHash: u.PartsHash, Object: objectItem(u.Object), SettledAt: millis(u.SettledAt), Ver: u.Ver,
+		PartsHash: u.PartsHash, Object: objectItem(u.Object), MD5: u.MD5, SettledAt: millis(u.SettledAt), Ver: u.Ver,
 		TTL: u.ExpiresAt.Add(uploadGrace).Unix(),
 	}
 	for id, p := range u.Parts {
@@ -64,7 +65,7 @@ func (i uploadItem) upload() upload.Upload {
 	u := upload.Upload{
 		Tenant: i.Tenant, ID: i.ID, Status: i.Status, Bytes: i.Bytes, Filename: i.Filename, Purpose: i.Purpose,
 		FileExpiry: time.Duration(i.FileExpiry) * time.Millisecond, CreatedAt: fromMillis(i.CreatedAt), ExpiresAt: fromMillis(i.ExpiresAt),
-		Multipart: i.Multipart, PartsHash: i.PartsHash, Object: batch.Object(i.Object), SettledAt: fromMillis(i.SettledAt), Ver: i.Ver,
+		Multipart: i.Multipart, PartsHash: i.PartsHash, Object: batch.Object(i.Object), MD5: i.MD5, SettledAt: fromMillis(i.SettledAt), Ver: i.Ver,
 	}
 	if len(i.Parts) > 0 {
 		u.Parts = make(map[string]upload.Part, len(i.Parts))

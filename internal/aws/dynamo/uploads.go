@@ -3,6 +3,7 @@ package dynamo
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"holdfast/internal/batch"
@@ -25,9 +26,13 @@ func uploadErr(op, tenant, id string, err error) error {
 func (s *Uploads) Create(ctx context.Context, u upload.Upload) error {
 	u.Status = upload.Pending
 	u.Ver++
-	out, err := s.t.insert(ctx, newUploadItem(u), insertUpload())
+	item := newUploadItem(u)
+	out, err := s.t.insert(ctx, item, insertUpload())
 	if err == nil && out.refused {
-		err = batch.ErrExists
+		var found uploadItem
+		if found, err = decode[uploadItem](out.item); err == nil && !reflect.DeepEqual(found.upload(), item.upload()) {
+			err = batch.ErrExists
+		}
 	}
 	if err != nil {
 		return uploadErr("create", u.Tenant, u.ID, err)
@@ -100,8 +105,8 @@ func (s *Uploads) Start(ctx context.Context, tenant, id, hash string) (upload.Up
 }
 
 // Settle implements upload.Completions.
-func (s *Uploads) Settle(ctx context.Context, tenant, id, hash string, o batch.Object, now time.Time) (upload.Upload, error) {
-	return s.change(ctx, "settle", tenant, id, settleUpload(hash, o, now), func(u upload.Upload) error {
+func (s *Uploads) Settle(ctx context.Context, tenant, id, hash string, o batch.Object, md5 string, now time.Time) (upload.Upload, error) {
+	return s.change(ctx, "settle", tenant, id, settleUpload(hash, o, md5, now), func(u upload.Upload) error {
 		if (u.Status == upload.Settled || u.Status == upload.Completed) && u.PartsHash == hash {
 			return nil
 		}
