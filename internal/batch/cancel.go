@@ -2,17 +2,24 @@ package batch
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // ErrNotHandedOn says that a batch was told to cancel, which stands, but that its
 // workflow could not be told to finish it. Cancelling again tells it again.
 var ErrNotHandedOn = errors.New("batch is cancelling but its workflow was not told")
+
+// ErrEnded says that an execution of that name and input was started before and
+// is over without having succeeded (stopped, failed, timed out): nobody is at it,
+// and its name is spent. It is an [ErrExists].
+var ErrEnded = fmt.Errorf("%w, and ended without success", ErrExists)
 
 // Canceller cancels batches.
 type Canceller struct {
@@ -39,7 +46,11 @@ func NewCanceller(batches Batches, endings Endings, workflow Workflow) *Cancelle
 //	             In case it never started, it is started here.
 //	in_progress: an execution that only finishes, under a name derived from the
 //	             batch as decided. The other one, which waits for parts, is
-//	             stopped: nobody will report them all.
+//	             stopped after that: nobody will report them all.
+//	finalizing:  whoever finalizes it. Once its lease has lapsed, an execution
+//	             that only finishes, in case nobody comes back.
+//
+// An execution that died is replaced by one under another name.
 //
 // Doing this again is harmless, and is how a call that failed half-way is
 // mended: the answer is then the batch together with [ErrNotHandedOn]. Other
@@ -49,7 +60,7 @@ func (c *Canceller) Cancel(ctx context.Context, tenant, id string, now time.Time
 	if err != nil {
 		return Batch{}, fmt.Errorf("cancel %s: %w", id, err)
 	}
-	if b.Ending != Cancelled || b.Status != Validating && b.Status != InProgress {
+	if b.Ending != Cancelled || b.Status.Terminal() || b.Status == Finalizing && !b.FinalizerUntil.Before(now) {
 		return b, nil
 	}
 	if err := c.handOn(ctx, b); err != nil {
@@ -74,14 +85,38 @@ func (c *Canceller) handOn(ctx context.Context, b Batch) error {
 		name = b.ID
 	}
 	if b.Status == Validating {
-		return tryAgain(ctx, func() error { return c.workflow.Start(ctx, name, b.Tenant, b.ID) })
+		return begin(ctx, name, func(name string) error { return c.workflow.Start(ctx, name, b.Tenant, b.ID) })
 	}
-	// Finish although the other could not be stopped: that one only waits, and
-	// when it comes to finish the batch itself, it finds it finished.
-	return errors.Join(
-		tryAgain(ctx, func() error { return c.workflow.Stop(ctx, name) }),
-		tryAgain(ctx, func() error { return c.workflow.Finish(ctx, FinishName(b), b.Tenant, b.ID) }),
-	)
+	// First the one that finishes, so that there is no time without any. The other
+	// only waits, and when it comes to finish the batch itself, it finds it
+	// finished.
+	err := begin(ctx, FinishName(b), func(name string) error { return c.workflow.Finish(ctx, name, b.Tenant, b.ID) })
+	if err != nil || b.Status != InProgress {
+		return err
+	}
+	return tryAgain(ctx, func() error { return c.workflow.Stop(ctx, name) })
+}
+
+// spentNames is how many names in a row are tried before one that nobody has.
+const spentNames = 5
+
+// begin starts an execution under name or, where an execution that died (or
+// somebody else's) has it, under name-2, name-3 and so on: who cancels again and
+// again finds the one that lives, and starts no more.
+func begin(ctx context.Context, name string, start func(name string) error) error {
+	for n := 1; ; n++ {
+		free := name
+		switch {
+		case n > spentNames:
+			free = fit("batch-again-", name+"-"+strings.ToLower(rand.Text()[:10]))
+		case n > 1:
+			free = fit("batch-again-", name+"-"+strconv.Itoa(n))
+		}
+		err := tryAgain(ctx, func() error { return start(free) })
+		if !errors.Is(err, ErrExists) || n > spentNames {
+			return err
+		}
+	}
 }
 
 // maxExecution is the longest name of an execution.
@@ -90,10 +125,14 @@ const maxExecution = 80
 // FinishName names the execution that only finishes b, as it now is: two of one
 // version are the same, and who comes again after a write starts another.
 func FinishName(b Batch) string {
-	name := b.ID + "-finish-" + strconv.FormatInt(b.Ver, 10)
-	if len(name) > maxExecution {
-		sum := sha256.Sum256([]byte(name))
-		name = "batch-finish-" + hex.EncodeToString(sum[:])[:40]
+	return fit("batch-finish-", b.ID+"-finish-"+strconv.FormatInt(b.Ver, 10))
+}
+
+// fit is name, or where that is too long for an execution, prefix and its hash.
+func fit(prefix, name string) string {
+	if len(name) <= maxExecution {
+		return name
 	}
-	return name
+	sum := sha256.Sum256([]byte(name))
+	return prefix + hex.EncodeToString(sum[:])[:40]
 }

@@ -31,7 +31,7 @@ func TestCancel(t *testing.T) {
 		change func(*batch.Batch)
 		wire   string
 		writes bool
-		finish bool // and stops the batch's own execution
+		finish bool // and, in progress, stops the batch's own execution
 	}{
 		{"validating", set(batch.Validating, ""), "cancelling", true, false},
 		{"in progress", set(batch.InProgress, ""), "cancelling", true, true},
@@ -40,7 +40,14 @@ func TestCancel(t *testing.T) {
 		{"expiring", set(batch.InProgress, batch.Expired), "in_progress", false, false},
 		{"every part over", set(batch.InProgress, batch.Completed), "in_progress", false, false},
 		{"finalizing", set(batch.Finalizing, batch.Completed), "finalizing", false, false},
-		{"finalizing a cancel", set(batch.Finalizing, batch.Cancelled), "cancelling", false, false},
+		{"finalizing a cancel", func(b *batch.Batch) {
+			set(batch.Finalizing, batch.Cancelled)(b)
+			b.FinalizerUntil = wNow.Add(time.Minute)
+		}, "cancelling", false, false},
+		{"finalizing a cancel, and the finalizer is gone", func(b *batch.Batch) {
+			set(batch.Finalizing, batch.Cancelled)(b)
+			b.FinalizerUntil = wNow
+		}, "cancelling", false, true},
 		{"completed", set(batch.Completed, batch.Completed), "completed", false, false},
 		{"failed", set(batch.Failed, ""), "failed", false, false},
 		{"failed, and was told to cancel", set(batch.Failed, batch.Cancelled), "failed", false, false},
@@ -76,7 +83,7 @@ func TestCancel(t *testing.T) {
 			if got := w.truth.Workflow.Executions(); !slices.Equal(got, executions) {
 				t.Errorf("executions %+v, want %+v", got, executions)
 			}
-			if got := w.truth.Workflow.Stopped(b.ID); got != c.finish {
+			if got := w.truth.Workflow.Stopped(b.ID); got != (c.finish && b.Status == batch.InProgress) {
 				t.Errorf("stopped: %t", got)
 			}
 		})
@@ -153,6 +160,59 @@ func TestCancelFinishesWhatItCannotStop(t *testing.T) {
 		}
 		if all := w.truth.Workflow.Executions(); len(all) != 2 || !all[1].Finish {
 			t.Errorf("executions %+v", all)
+		}
+	})
+}
+
+// An execution that died ends no batch: cancelling again starts another, and only
+// one while that one lives.
+func TestCancelReplacesTheDead(t *testing.T) {
+	for _, status := range []batch.Status{batch.Validating, batch.InProgress, batch.Finalizing} {
+		t.Run(string(status), func(t *testing.T) {
+			w := newWorld(t)
+			b := w.create(requests(3))
+			b.Status = status
+			if status == batch.Finalizing {
+				b.Ending, b.EndingAt, b.FinalizerUntil = batch.Cancelled, wNow.Add(-time.Hour), wNow.Add(-time.Minute)
+			}
+			w.truth.Table.SeedBatch(b)
+			w.restart()
+			names := map[string]bool{}
+			for n := range 9 {
+				for range 2 {
+					// Beyond the names in a row each cancel starts one.
+					_, err := w.canceller().Cancel(t.Context(), wTenant, b.ID, wNow)
+					must(t, err)
+					if n > 4 {
+						break
+					}
+				}
+				all := w.truth.Workflow.Executions()
+				if status == batch.Validating {
+					all = append([]memory.Execution{{}}, all...)
+				}
+				last := all[len(all)-1]
+				if len(all) != n+2 || last.Finish == (status == batch.Validating) || last.Batch != b.ID || len(last.Name) > 80 || names[last.Name] {
+					t.Fatalf("after %d deaths: executions %+v", n, all)
+				}
+				names[last.Name] = true
+				w.truth.Workflow.Kill(last.Name)
+			}
+		})
+	}
+}
+
+// The execution that waits is left alone while there is none that finishes.
+func TestCancelStopsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.awkward(5, 5)
+		w.restart().Before("Workflow.Finish", 0, memory.Fail(nil))
+		if _, err := w.canceller().Cancel(t.Context(), wTenant, b.ID, wNow); !errors.Is(err, batch.ErrNotHandedOn) {
+			t.Errorf("error %v", err)
+		}
+		if w.truth.Workflow.Stopped(b.ID) {
+			t.Error("it was stopped")
 		}
 	})
 }

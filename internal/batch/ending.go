@@ -59,7 +59,9 @@ func (f *Finisher) drain(ctx context.Context, b Batch, clock func() time.Time) e
 	)
 	for p, err := range f.Parts.All(ctx, b.Tenant, b.ID) {
 		if err != nil {
+			mu.Lock() // seals are under way
 			firstErr = fmt.Errorf("read the parts: %w", err)
+			mu.Unlock()
 			break
 		}
 		if p.Over() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -55,6 +56,37 @@ func TestFinishEndsEarlyWithNothingDone(t *testing.T) {
 	_, err := w.finisher(nil).Finish(t.Context(), wTenant, e.ID, wNow)
 	must(t, err)
 	e.expect(batch.Cancelled)
+}
+
+// breaks is Parts whose reading fails after the last part.
+type breaks struct{ batch.Parts }
+
+func (p breaks) All(ctx context.Context, tenant, id string) iter.Seq2[batch.Part, error] {
+	return func(yield func(batch.Part, error) bool) {
+		for part, err := range p.Parts.All(ctx, tenant, id) {
+			if !yield(part, err) {
+				return
+			}
+		}
+		yield(batch.Part{}, errors.New("no more pages"))
+	}
+}
+
+// The parts can't be read on while seals are under way, which fail too. The race
+// detector is the judge of this test.
+func TestEndingWithTroubleAtOnce(t *testing.T) {
+	w := newWorld(t)
+	e := w.awkward(23, 5)
+	e.end(batch.Cancelled, wNow)
+	w.restart().Before("Seals.Seal", 0, memory.Fail(batch.ErrNotFound))
+	f, err := batch.NewFinisher(batch.FinisherPorts{
+		Batches: w.m.Table.Batches, Endings: w.m.Table.Endings, Parts: breaks{w.m.Table.Parts}, Seals: w.m.Table.Seals, Files: w.m.Table.Files,
+		Objects: w.m.Objects, Uploads: w.m.Objects,
+	}, wResults, nil)
+	must(t, err)
+	if _, err := f.Finish(t.Context(), wTenant, e.ID, wNow); err == nil || errors.Is(err, batch.ErrNotFound) {
+		t.Errorf("error %v", err)
+	}
 }
 
 // A part that was dead for too long is sealed (by the reaper); its batch, which

@@ -248,13 +248,14 @@ type Queue interface {
 // Workflow is told, and tells others, that there is something to do.
 type Workflow interface {
 	// Start starts the batch's execution under the name given. One of that name
-	// that exists already with the same input is success.
+	// that exists already with the same input is success while it runs and once it
+	// has succeeded; one that ended otherwise is ErrEnded.
 	Start(ctx context.Context, name, tenant, batch string) error
 	// Stop ends the execution of that name. One that is over, or never was, is no
 	// error. What the execution has begun (functions, messages) goes on.
 	Stop(ctx context.Context, name string) error
 	// Finish starts an execution under the name given that only finishes the
-	// batch. One of that name that exists already with the same input is success.
+	// batch. One of that name that exists already is as with Start.
 	Finish(ctx context.Context, name, tenant, batch string) error
 	// Report tells the workflow that a part is over. A token it no longer knows
 	// is no error: the table says done.

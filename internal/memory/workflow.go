@@ -25,6 +25,7 @@ type log struct {
 	mu      sync.Mutex
 	started map[string]Execution
 	stopped map[string]bool
+	dead    map[string]bool
 	order   []string
 	reports []string
 }
@@ -39,20 +40,22 @@ type Execution struct {
 func NewWorkflow(f *Faults) *Workflow { return newWorkflow(rules{}, f) }
 
 func newWorkflow(r rules, f *Faults) *Workflow {
-	return &Workflow{&log{rules: r, started: map[string]Execution{}, stopped: map[string]bool{}}, f}
+	return &Workflow{&log{rules: r, started: map[string]Execution{}, stopped: map[string]bool{}, dead: map[string]bool{}}, f}
 }
 
 // With is a view of the same workflow with faults of its own: another process.
 func (w *Workflow) With(f *Faults) *Workflow { return &Workflow{w.log, f} }
 
-// Start is batch.Workflow.Start. A name taken with another input is ErrExists.
+// Start is batch.Workflow.Start. A name taken with another input is ErrExists, one
+// of an execution that was killed ErrEnded.
 func (w *Workflow) Start(ctx context.Context, name, tenant, id string) error {
 	return effect(ctx, w.faults, "Workflow.Start", func() error {
 		return w.start(Execution{Name: name, Tenant: tenant, Batch: id})
 	})
 }
 
-// Finish is batch.Workflow.Finish. A name taken with another input is ErrExists.
+// Finish is batch.Workflow.Finish. A name taken with another input is ErrExists,
+// one of an execution that was killed ErrEnded.
 func (w *Workflow) Finish(ctx context.Context, name, tenant, id string) error {
 	return effect(ctx, w.faults, "Workflow.Finish", func() error {
 		return w.start(Execution{Name: name, Tenant: tenant, Batch: id, Finish: true})
@@ -68,14 +71,24 @@ func (w *Workflow) start(e Execution) error {
 		w.order = append(w.order, e.Name)
 		return nil
 	}
+	if old == e && w.dead[e.Name] {
+		return fmt.Errorf("start %s: %w", e.Name, batch.ErrEnded)
+	}
 	if w.rules.own("workflow.own", w.rules.must("workflow.own.job", old == e)) {
 		return nil
 	}
 	return fmt.Errorf("start %s for another batch: %w", e.Name, batch.ErrExists)
 }
 
-// Stop is batch.Workflow.Stop. Names that nothing was started under are recorded
-// too.
+// Kill makes an execution one that ended without success.
+func (w *Workflow) Kill(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead[name] = true
+}
+
+// Stop is batch.Workflow.Stop. It only records, names that nothing was started
+// under too; the end of what was stopped is [Workflow.Kill].
 func (w *Workflow) Stop(ctx context.Context, name string) error {
 	return effect(ctx, w.faults, "Workflow.Stop", func() error {
 		w.mu.Lock()

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"holdfast/internal/batch"
@@ -23,6 +24,8 @@ func WorkflowCases() []Case[batch.Workflow] {
 		{"start/many at once are one", startAtOnce},
 		{"finish/again with the same input is success", finishSame},
 		{"finish/a name taken by another start", finishTaken},
+		{"start/an execution that died is no success", startDead},
+		{"finish/an execution that died is no success", finishDead},
 		{"stop/whatever there is to stop", stopAny},
 		{"report/a token that nobody knows", reportUnknown},
 		{"a context that is over", workflowInterrupted},
@@ -76,6 +79,41 @@ func finishTaken(t T, w batch.Workflow) {
 	refuses(t, "start under the name of a finish", w.Start(t.Context(), name, k.Tenant, k.Batch), batch.ErrExists)
 }
 
+// kill ends an execution without success.
+func kill(t T, w batch.Workflow, name string) {
+	t.Helper()
+	succeeds(t, "stop", w.Stop(t.Context(), name))
+	if w, ok := w.(interface{ Kill(name string) }); ok {
+		w.Kill(name)
+	}
+}
+
+// startDead: who is told that an execution was started relies on it.
+func startDead(t T, w batch.Workflow) {
+	k, other := key(0), key(0)
+	succeeds(t, "start", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
+	kill(t, w, k.Batch)
+	for range 2 {
+		refuses(t, "start again", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch), batch.ErrEnded)
+	}
+	err := w.Start(t.Context(), k.Batch, k.Tenant, other.Batch)
+	if refuses(t, "start for another batch", err, batch.ErrExists); errors.Is(err, batch.ErrEnded) {
+		t.Errorf("start for another batch: %v, as if it were the same", err)
+	}
+	for range 2 {
+		succeeds(t, "start under another name", w.Start(t.Context(), k.Batch+"-2", k.Tenant, k.Batch))
+	}
+}
+
+func finishDead(t T, w batch.Workflow) {
+	k := key(0)
+	name := k.Batch + "-finish-3"
+	succeeds(t, "finish", w.Finish(t.Context(), name, k.Tenant, k.Batch))
+	kill(t, w, name)
+	refuses(t, "finish again", w.Finish(t.Context(), name, k.Tenant, k.Batch), batch.ErrEnded)
+	succeeds(t, "finish under another name", w.Finish(t.Context(), name+"-2", k.Tenant, k.Batch))
+}
+
 // stopAny: running, over, stopped before and never started are all the same to
 // the caller, and a name that was stopped stays taken.
 func stopAny(t T, w batch.Workflow) {
@@ -85,7 +123,6 @@ func stopAny(t T, w batch.Workflow) {
 	for range 3 {
 		succeeds(t, "stop", w.Stop(t.Context(), k.Batch))
 	}
-	succeeds(t, "start again", w.Start(t.Context(), k.Batch, k.Tenant, k.Batch))
 	refuses(t, "finish under its name", w.Finish(t.Context(), k.Batch, k.Tenant, k.Batch), batch.ErrExists)
 }
 

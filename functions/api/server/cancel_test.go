@@ -115,8 +115,8 @@ func TestCancelIgnoresABody(t *testing.T) {
 	}
 }
 
-// The decision stands although nobody could be told: the client is told so, the
-// log says the rest, and the next cancel tells again.
+// The decision stands although nobody could be told: the client is asked to come
+// again, the log says why, and the next cancel tells again.
 func TestCancelWithTheWorkflowDown(t *testing.T) {
 	h := newHouse(t)
 	stored, _ := h.mem.Table.Batch("acme", h.batch().ID)
@@ -125,9 +125,13 @@ func TestCancelWithTheWorkflowDown(t *testing.T) {
 	h.faults = memory.NewFaults()
 	h.faults.Before("Workflow.Finish", 0, memory.Fail(nil))
 	h.build()
-	var got cancelled
-	if h.do(cancelCall(stored.ID)).ok(&got); got.Status != "cancelling" {
-		t.Errorf("%+v", got)
+	a := h.do(cancelCall(stored.ID))
+	a.refused(http.StatusServiceUnavailable, "service_unavailable", "")
+	if a.Header().Get("Retry-After") == "" {
+		t.Error("no retry-after")
+	}
+	if now, _ := h.mem.Table.Batch("acme", stored.ID); now.Ending != batch.Cancelled {
+		t.Errorf("stored %+v", now)
 	}
 	if !strings.Contains(h.log.String(), "workflow not told of a cancel") || !strings.Contains(h.log.String(), stored.ID) {
 		t.Errorf("log %s", h.log.String())
@@ -137,7 +141,10 @@ func TestCancelWithTheWorkflowDown(t *testing.T) {
 	}
 	h.faults = memory.NewFaults()
 	h.build()
-	h.do(cancelCall(stored.ID)).ok(&got)
+	var got cancelled
+	if h.do(cancelCall(stored.ID)).ok(&got); got.Status != "cancelling" {
+		t.Errorf("%+v", got)
+	}
 	if all := h.mem.Workflow.Executions(); len(all) != 2 || !all[1].Finish || all[1].Name != stored.ID+"-finish-"+"2" {
 		t.Errorf("executions %+v", all)
 	}

@@ -37,7 +37,8 @@ func newMachine(t *testing.T, cfg aws.Config, definition string) (client *sfn.Cl
 
 func TestSuite(t *testing.T) {
 	cfg := awstest.Config(t)
-	_, arn := newMachine(t, cfg, `{"StartAt":"Done","States":{"Done":{"Type":"Succeed"}}}`)
+	// Executions wait, so that the suite can stop them; they go with the machine.
+	_, arn := newMachine(t, cfg, `{"StartAt":"Wait","States":{"Wait":{"Type":"Wait","Seconds":300,"End":true}}}`)
 	storetest.RunWorkflow(t, func(storetest.T) batch.Workflow { return New(cfg, arn) })
 }
 

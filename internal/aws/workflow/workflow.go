@@ -50,13 +50,13 @@ type input struct {
 }
 
 // Start implements batch.Workflow. An execution of that name with another input
-// is batch.ErrExists.
+// is batch.ErrExists, one that ended without success batch.ErrEnded.
 func (w *Workflow) Start(ctx context.Context, name, tenant, id string) error {
 	return w.start(ctx, name, input{V: batch.FormatVersion, Tenant: tenant, Batch: id})
 }
 
 // Finish implements batch.Workflow. An execution of that name with another input
-// is batch.ErrExists.
+// is batch.ErrExists, one that ended without success batch.ErrEnded.
 func (w *Workflow) Finish(ctx context.Context, name, tenant, id string) error {
 	return w.start(ctx, name, input{V: batch.FormatVersion, Tenant: tenant, Batch: id, Finish: true})
 }
@@ -78,8 +78,9 @@ func (w *Workflow) start(ctx context.Context, name string, job input) error {
 	return nil
 }
 
-// same compares the input of the execution that has the name. AWS itself takes a
-// repeated start with equal input for success only while that execution runs.
+// same compares the input of the execution that has the name, and looks whether
+// it may still do, or has done, what it is for. AWS itself takes a repeated start
+// with equal input for success only while that execution runs.
 func (w *Workflow) same(ctx context.Context, name, in string) error {
 	out, err := w.client.DescribeExecution(ctx, &sfn.DescribeExecutionInput{ExecutionArn: w.execution(name)})
 	if err != nil {
@@ -87,6 +88,9 @@ func (w *Workflow) same(ctx context.Context, name, in string) error {
 	}
 	if aws.ToString(out.Input) != in {
 		return fmt.Errorf("the one of that name has another input: %w", batch.ErrExists)
+	}
+	if out.Status != types.ExecutionStatusRunning && out.Status != types.ExecutionStatusSucceeded {
+		return fmt.Errorf("the one of that name is %s: %w", out.Status, batch.ErrEnded)
 	}
 	return nil
 }

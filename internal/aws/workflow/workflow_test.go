@@ -20,6 +20,7 @@ const machine = "arn:aws:states:us-east-1:000000000000:stateMachine:holdfast"
 type service struct {
 	start, stop, describe, report error
 	input                         string // of the execution described
+	status                        types.ExecutionStatus
 	asked                         []string
 }
 
@@ -35,7 +36,7 @@ func (s *service) StopExecution(_ context.Context, in *sfn.StopExecutionInput, _
 
 func (s *service) DescribeExecution(_ context.Context, in *sfn.DescribeExecutionInput, _ ...func(*sfn.Options)) (*sfn.DescribeExecutionOutput, error) {
 	s.asked = append(s.asked, "describe "+*in.ExecutionArn)
-	return &sfn.DescribeExecutionOutput{Input: &s.input}, s.describe
+	return &sfn.DescribeExecutionOutput{Input: &s.input, Status: s.status}, s.describe
 }
 
 func (s *service) SendTaskSuccess(_ context.Context, in *sfn.SendTaskSuccessInput, _ ...func(*sfn.Options)) (*sfn.SendTaskSuccessOutput, error) {
@@ -58,7 +59,11 @@ func TestStart(t *testing.T) {
 		asked   []string
 	}{
 		{"new", service{}, nil, []string{started}},
-		{"taken by the same", service{start: taken, input: same}, nil, []string{started, described}},
+		{"runs", service{start: taken, input: same, status: types.ExecutionStatusRunning}, nil, []string{started, described}},
+		{"has succeeded", service{start: taken, input: same, status: types.ExecutionStatusSucceeded}, nil, []string{started, described}},
+		{"was stopped", service{start: taken, input: same, status: types.ExecutionStatusAborted}, batch.ErrEnded, []string{started, described}},
+		{"has failed", service{start: taken, input: same, status: types.ExecutionStatusFailed}, batch.ErrEnded, []string{started, described}},
+		{"timed out", service{start: taken, input: same, status: types.ExecutionStatusTimedOut}, batch.ErrEnded, []string{started, described}},
 		{"taken by another", service{start: taken, input: `{"v":1,"tenant":"acme","batch":"batch_2"}`}, batch.ErrExists, []string{started, described}},
 		{"taken by one that can't be seen", service{start: taken, describe: trouble}, trouble, []string{started, described}},
 		{"trouble", service{start: trouble}, trouble, []string{started}},
@@ -83,7 +88,11 @@ func TestFinish(t *testing.T) {
 	if err := w.Finish(t.Context(), "batch_1-finish-3", "acme", "batch_1"); !errors.Is(err, batch.ErrExists) {
 		t.Errorf("a name taken by the batch's own: %v", err)
 	}
-	s.input = `{"v":1,"tenant":"acme","batch":"batch_1","finish":true}`
+	s.input, s.status = `{"v":1,"tenant":"acme","batch":"batch_1","finish":true}`, types.ExecutionStatusAborted
+	if err := w.Finish(t.Context(), "batch_1-finish-3", "acme", "batch_1"); !errors.Is(err, batch.ErrEnded) {
+		t.Errorf("one that was stopped: %v", err)
+	}
+	s.status = types.ExecutionStatusRunning
 	if err := w.Finish(t.Context(), "batch_1-finish-3", "acme", "batch_1"); err != nil {
 		t.Errorf("again: %v", err)
 	}
