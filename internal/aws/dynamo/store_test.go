@@ -193,6 +193,10 @@ func TestDueOfAPart(t *testing.T) {
 		if got := dueAt(t, r, k); !got.Equal(step.want) {
 			t.Errorf("after %d %s due at %v, want %v", i, step.name, got, step.want)
 		}
+		p := must(s.Parts.Get(ctx, p.PartKey))(t)
+		if held := p.State == batch.Leased || p.State == batch.Done; p.LeaseUntil.IsZero() == held {
+			t.Errorf("after %d %s it is %s and leased until %v", i, step.name, p.State, p.LeaseUntil)
+		}
 	}
 }
 
