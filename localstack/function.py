@@ -9,6 +9,7 @@ NAME is the folder under functions/. AWS_ENDPOINT_URL says where, as for every c
 
 import base64
 import json
+import signal
 import sys
 
 import botocore.config
@@ -65,6 +66,7 @@ def logs(outputs, *names):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `make logs | head` ends quietly
     verbs = {"invoke": (invoke, 3, 3), "logs": (logs, 1, 100)}
     if len(sys.argv) < 2 or sys.argv[1] not in verbs or not verbs[sys.argv[1]][1] <= len(sys.argv) - 2 <= verbs[sys.argv[1]][2]:
         sys.exit(__doc__)
