@@ -16,11 +16,6 @@ import (
 // workflow could not be told to finish it. Cancelling again tells it again.
 var ErrNotHandedOn = errors.New("batch is cancelling but its workflow was not told")
 
-// ErrEnded says that an execution of that name and input was started before and
-// is over without having succeeded (stopped, failed, timed out): nobody is at it,
-// and its name is spent. It is an [ErrExists].
-var ErrEnded = fmt.Errorf("%w, and ended without success", ErrExists)
-
 // Canceller cancels batches.
 type Canceller struct {
 	batches  Batches

@@ -17,6 +17,10 @@ var (
 	ErrDeleted = fmt.Errorf("%w any more: it was deleted", ErrNotFound)
 	// ErrExists: an insert-if-absent found the name taken.
 	ErrExists = errors.New("exists already")
+	// ErrEnded: an execution of that name and input was started before and is
+	// over without having succeeded (stopped, failed, timed out): nobody is at it,
+	// and its name is spent. It is an ErrExists.
+	ErrEnded = fmt.Errorf("%w, and ended without success", ErrExists)
 	// ErrChanged: the object is no longer the one that was pinned, or the store
 	// could not prove that it answered with the bytes asked for.
 	ErrChanged = errors.New("object changed since it was named")

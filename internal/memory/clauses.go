@@ -131,15 +131,16 @@ var clauses = map[string]string{
 	"U.finish.settled":    "finish upload: status=settled",
 	"U.finish.own":        "finish upload: a completed one is its own lost write",
 
-	"objects.pin":      "open: the ETag is the one that was named",
-	"uploads.open":     "complete: the upload is open",
-	"uploads.pieces":   "complete: every piece is the one that was stored",
-	"queue.visible":    "receive: the message is visible",
-	"queue.hide":       "hide: the receipt is the last one",
-	"queue.delete":     "delete: the receipt is the last one",
-	"workflow.absent":  "start: no execution of this name",
-	"workflow.own":     "start: one with the same input is this one",
-	"workflow.own.job": "start and finish: … only with the same input",
+	"objects.pin":        "open: the ETag is the one that was named",
+	"uploads.open":       "complete: the upload is open",
+	"uploads.pieces":     "complete: every piece is the one that was stored",
+	"queue.visible":      "receive: the message is visible",
+	"queue.hide":         "hide: the receipt is the last one",
+	"queue.delete":       "delete: the receipt is the last one",
+	"workflow.absent":    "start: no execution of this name",
+	"workflow.own":       "start: one with the same input is this one",
+	"workflow.own.job":   "start and finish: … only with the same input",
+	"workflow.own.alive": "start: … only while it runs or has succeeded",
 }
 
 // Clauses are the names of all clauses, sorted.

@@ -71,11 +71,12 @@ func (w *Workflow) start(e Execution) error {
 		w.order = append(w.order, e.Name)
 		return nil
 	}
-	if old == e && w.dead[e.Name] {
-		return fmt.Errorf("start %s: %w", e.Name, batch.ErrEnded)
-	}
-	if w.rules.own("workflow.own", w.rules.must("workflow.own.job", old == e)) {
+	same, alive := w.rules.must("workflow.own.job", old == e), w.rules.must("workflow.own.alive", !w.dead[e.Name])
+	switch {
+	case w.rules.own("workflow.own", same && alive):
 		return nil
+	case old == e && !alive:
+		return fmt.Errorf("start %s: %w", e.Name, batch.ErrEnded)
 	}
 	return fmt.Errorf("start %s for another batch: %w", e.Name, batch.ErrExists)
 }
