@@ -1,6 +1,11 @@
 package main
 
-import "sync"
+import (
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+)
 
 // ledger counts what was sent, by batch and line.
 type ledger struct {
@@ -11,20 +16,53 @@ type ledger struct {
 // account is one batch's requests; the empty batch id collects calls that
 // name none.
 type account struct {
-	Requests    int              `json:"requests"`
-	InFlight    int              `json:"in_flight"`
-	MaxInFlight int              `json:"max_in_flight"`
-	Lines       map[string]entry `json:"lines"`
+	stats
+	Lines map[string]entry `json:"lines"`
+}
+
+// stats is an account without its lines: as small for 100,000 of them as for one.
+type stats struct {
+	Requests    int `json:"requests"`
+	InFlight    int `json:"in_flight"`     // here now, in line or being answered
+	MaxInFlight int `json:"max_in_flight"` // the most that were
+	Answering   int `json:"answering"`     // in a slot now
+	MaxAnswered int `json:"max_answered"`  // the most that were
+	// Busy is the time that requests spent in a slot, in sum; over the time from the
+	// first request to the last reply it is how many were answered at once on average.
+	Busy float64 `json:"busy_seconds"`
+	// First is when the first request had arrived, Last when the latest one was
+	// answered or given up; zero when there was none.
+	First time.Time `json:"first_request_at,omitzero"`
+	Last  time.Time `json:"last_reply_at,omitzero"`
 }
 
 // entry is one line's requests.
 type entry struct {
 	Tries int    `json:"tries"`
-	Sum   string `json:"sha256"` // of the last body
+	Sum   digest `json:"sha256"` // of the last body
 }
 
-// begin notes a request and returns which try of its line it is, from 1.
-func (l *ledger) begin(batch, line, sum string) int {
+// digest is a SHA-256, in hexadecimal on the wire. Kept as bytes, because a long
+// run keeps one for each of its lines.
+type digest [32]byte
+
+func (d digest) String() string { return hex.EncodeToString(d[:]) }
+
+// MarshalText writes d in hexadecimal.
+func (d digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (d *digest) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(d) {
+		return fmt.Errorf("a digest of %d digits", len(text))
+	}
+	_, err := hex.Decode(d[:], text)
+	return err
+}
+
+// begin notes a request that arrived at now and returns which try of its line it
+// is, from 1.
+func (l *ledger) begin(batch, line string, sum digest, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.batches == nil {
@@ -32,7 +70,7 @@ func (l *ledger) begin(batch, line, sum string) int {
 	}
 	a := l.batches[batch]
 	if a == nil {
-		a = &account{Lines: map[string]entry{}}
+		a = &account{Lines: map[string]entry{}, stats: stats{First: now}}
 		l.batches[batch] = a
 	}
 	a.Requests++
@@ -44,12 +82,33 @@ func (l *ledger) begin(batch, line, sum string) int {
 	return e.Tries
 }
 
-// end notes that a request was answered or given up.
-func (l *ledger) end(batch string) {
+// enter notes that a request got a slot.
+func (l *ledger) enter(batch string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.batches[batch]; a != nil {
+		a.Answering++
+		a.MaxAnswered = max(a.MaxAnswered, a.Answering)
+	}
+}
+
+// leave notes that a request gave back the slot that it got at since.
+func (l *ledger) leave(batch string, since, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.batches[batch]; a != nil {
+		a.Answering--
+		a.Busy += now.Sub(since).Seconds()
+	}
+}
+
+// end notes that a request was answered or given up at now.
+func (l *ledger) end(batch string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.batches[batch]; a != nil {
 		a.InFlight--
+		a.Last = now
 	}
 }
 
@@ -59,12 +118,22 @@ func (l *ledger) of(batch string) account {
 	defer l.mu.Unlock()
 	c := account{Lines: map[string]entry{}}
 	if a := l.batches[batch]; a != nil {
-		c.Requests, c.InFlight, c.MaxInFlight = a.Requests, a.InFlight, a.MaxInFlight
+		c.stats = a.stats
 		for k, v := range a.Lines {
 			c.Lines[k] = v
 		}
 	}
 	return c
+}
+
+// statsOf copies what is known of a batch, without its lines.
+func (l *ledger) statsOf(batch string) stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.batches[batch]; a != nil {
+		return a.stats
+	}
+	return stats{}
 }
 
 // reset forgets everything.

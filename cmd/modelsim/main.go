@@ -16,9 +16,15 @@
 //	sim-hang                no answer until the client gives up
 //	sim-reset               the connection is closed without an answer
 //
-// GET /sim/requests?batch=ID tells what arrived for a batch: a total, the most
-// requests that were in flight together, and by line index the number of tries
-// and the SHA-256 of the last body. POST /sim/reset forgets everything.
+// With -slots N at most N requests are answered at once; the others wait in line,
+// as they would at a real server of that size.
+//
+// GET /sim/stats?batch=ID tells what arrived for a batch: a total, the most
+// requests that were here together and that were answered together, the time spent
+// answering, and when the first arrived and the latest was answered.
+// GET /sim/requests?batch=ID tells beside it by line index the number of tries
+// and the SHA-256 of the last body. GET /sim/flying lists the requests that are here
+// now, of any batch, with the client's port. POST /sim/reset forgets everything.
 package main
 
 import (
@@ -39,18 +45,19 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:4567", "loopback address and port to serve on; port 0 picks a free one")
 	latency := flag.Duration("latency", 0, "how long an answer takes: the median when -sigma is set")
 	sigma := flag.Float64("sigma", 0, "spread of lognormal latencies; 0 makes them constant")
+	slots := flag.Int("slots", 0, "requests answered at once, the others wait in line; 0: any number")
 	flag.Parse()
-	if flag.NArg() > 0 || *latency < 0 || *sigma < 0 || math.IsNaN(*sigma) {
-		fmt.Fprintln(os.Stderr, "modelsim: unexpected argument, or a negative -latency or -sigma; see modelsim -help")
+	if flag.NArg() > 0 || *latency < 0 || *sigma < 0 || math.IsNaN(*sigma) || *slots < 0 {
+		fmt.Fprintln(os.Stderr, "modelsim: unexpected argument, or a negative -latency, -sigma or -slots; see modelsim -help")
 		os.Exit(2)
 	}
-	if err := run(*listen, *latency, *sigma); err != nil {
+	if err := run(*listen, options{latency: *latency, sigma: *sigma, slots: *slots}); err != nil {
 		fmt.Fprintln(os.Stderr, "modelsim:", err)
 		os.Exit(1)
 	}
 }
 
-func run(listen string, latency time.Duration, sigma float64) error {
+func run(listen string, o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	host, _, err := net.SplitHostPort(listen)
@@ -64,7 +71,7 @@ func run(listen string, latency time.Duration, sigma float64) error {
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: newServer(latency, sigma), ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: newServer(o), ReadHeaderTimeout: 10 * time.Second}
 	fmt.Printf("listening on http://%s\n", l.Addr())
 	go func() {
 		<-ctx.Done()

@@ -20,19 +20,36 @@ const maxBody = 16 << 20
 
 // server answers like a model would, on request badly, and counts.
 type server struct {
-	latency time.Duration
-	sigma   float64
-	seen    ledger
+	options
+	slots chan struct{} // one element for each request being answered; nil: any number
+	seen  ledger
+	here  flights
 }
 
-func newServer(latency time.Duration, sigma float64) http.Handler {
-	s := &server{latency: latency, sigma: sigma}
+// options is how a model behaves whatever it is asked.
+type options struct {
+	latency time.Duration // of a reply, the median where sigma is set
+	sigma   float64       // spread of lognormal latencies; 0: constant
+	slots   int           // requests answered at once, the others wait in line; 0: any number
+}
+
+func newServer(o options) http.Handler {
+	s := &server{options: o}
+	if o.slots > 0 {
+		s.slots = make(chan struct{}, o.slots)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"object": "list", "data": []any{map[string]any{"id": "sim", "object": "model", "created": 0, "owned_by": "modelsim"}}})
 	})
 	mux.HandleFunc("GET /sim/requests", s.requests)
+	mux.HandleFunc("GET /sim/stats", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, http.StatusOK, s.seen.statsOf(r.URL.Query().Get("batch")))
+	})
+	mux.HandleFunc("GET /sim/flying", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, http.StatusOK, s.here.all())
+	})
 	mux.HandleFunc("POST /sim/reset", func(w http.ResponseWriter, r *http.Request) {
 		s.seen.reset()
 		w.WriteHeader(http.StatusNoContent)
@@ -52,9 +69,15 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusRequestEntityTooLarge, "request body could not be read")
 		return
 	}
-	sum := sha256.Sum256(body)
-	try := s.seen.begin(r.Header.Get("X-Batch-ID"), r.Header.Get("X-Batch-Line"), hex.EncodeToString(sum[:]))
-	defer s.seen.end(r.Header.Get("X-Batch-ID"))
+	sum, batch := sha256.Sum256(body), r.Header.Get("X-Batch-ID")
+	try := s.seen.begin(batch, r.Header.Get("X-Batch-Line"), sum, time.Now())
+	defer func() { s.seen.end(batch, time.Now()) }()
+	defer s.here.begin(flight{Batch: batch, Line: r.Header.Get("X-Batch-Line"), From: r.RemoteAddr, Since: time.Now()})()
+	leave, ok := s.enter(r, batch)
+	if !ok {
+		return
+	}
+	defer leave()
 	w.Header().Set("X-Request-Id", "sim-"+hex.EncodeToString(sum[:6])+"-"+strconv.Itoa(try))
 
 	var req struct {
@@ -95,6 +118,26 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request) {
 		size, _ := number(req.Model, "sim-large-")
 		answer(w, r.URL.Path, req.Model, hex.EncodeToString(sum[:]), len(body), size)
 	}
+}
+
+// enter waits in line for a slot; leave gives it back. ok is false when the
+// client gave up before its turn.
+func (s *server) enter(r *http.Request, batch string) (leave func(), ok bool) {
+	if s.slots != nil {
+		select {
+		case s.slots <- struct{}{}: // whoever waits longest is the next
+		case <-r.Context().Done():
+			return nil, false
+		}
+	}
+	since := time.Now()
+	s.seen.enter(batch)
+	return func() {
+		s.seen.leave(batch, since, time.Now())
+		if s.slots != nil {
+			<-s.slots
+		}
+	}, true
 }
 
 // wait draws a latency.

@@ -32,7 +32,7 @@ func post(t *testing.T, url, path, line, body string) (*http.Response, string) {
 }
 
 func TestBehaviours(t *testing.T) {
-	s := httptest.NewServer(newServer(0, 0))
+	s := httptest.NewServer(newServer(options{}))
 	t.Cleanup(s.Close)
 	for _, tt := range []struct {
 		path, model string
@@ -80,7 +80,7 @@ func TestBehaviours(t *testing.T) {
 }
 
 func TestLedgerCountsTriesAndHashes(t *testing.T) {
-	s := httptest.NewServer(newServer(0, 0))
+	s := httptest.NewServer(newServer(options{}))
 	t.Cleanup(s.Close)
 	post(t, s.URL, "/v1/chat/completions", "3", `{"model":"sim"}`)
 	post(t, s.URL, "/v1/chat/completions", "3", `{"model":"sim"}`)
@@ -102,7 +102,7 @@ func TestLedgerCountsTriesAndHashes(t *testing.T) {
 	if a.Requests != 3 || a.Lines["3"].Tries != 2 || a.Lines["4"].Tries != 1 || a.InFlight != 0 || a.MaxInFlight != 1 {
 		t.Errorf("%+v", a)
 	}
-	if a.Lines["3"].Sum != sum {
+	if a.Lines["3"].Sum.String() != sum {
 		t.Errorf("hash %s, want %s", a.Lines["3"].Sum, sum)
 	}
 	if resp, err := http.Post(s.URL+"/sim/reset", "", nil); err != nil || resp.StatusCode != 204 {
@@ -113,9 +113,49 @@ func TestLedgerCountsTriesAndHashes(t *testing.T) {
 	}
 }
 
+// What is here is listed with who sent it, and leaves the list when it is given up.
+func TestFlying(t *testing.T) {
+	s := httptest.NewServer(newServer(options{}))
+	t.Cleanup(s.Close)
+	list := func() (all []flight) {
+		resp, err := http.Get(s.URL + "/sim/flying")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	req, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/v1/completions", strings.NewReader(`{"model":"sim-hang"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Batch-ID", "b")
+	req.Header.Set("X-Batch-Line", "7")
+	gone := make(chan error, 1)
+	go func() {
+		_, err := http.DefaultClient.Do(req)
+		gone <- err
+	}()
+	all := list()
+	for ; len(all) == 0 && t.Context().Err() == nil; all = list() {
+	}
+	if len(all) != 1 || all[0].Batch != "b" || all[0].Line != "7" || !strings.HasPrefix(all[0].From, "127.0.0.1:") {
+		t.Errorf("%+v", all)
+	}
+	giveUp()
+	<-gone
+	for ; len(all) > 0 && t.Context().Err() == nil; all = list() {
+	}
+}
+
 func TestRunRefusesOtherAddresses(t *testing.T) {
 	for _, l := range []string{"0.0.0.0:0", "nowhere", "example.com:80", ":0"} {
-		if err := run(l, 0, 0); err == nil {
+		if err := run(l, options{}); err == nil {
 			t.Errorf("%q was accepted", l)
 		}
 	}
