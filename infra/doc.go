@@ -9,12 +9,13 @@
 //   - CDK context (cdk -c name=value): functions, the folder with
 //     <function>/bootstrap of each function (default .local/build/<architecture>);
 //     architecture, arm64 (default) or amd64; removal, retain (default) or
-//     destroy, which lets the table and the buckets go with the stack.
+//     destroy, which lets the table and the buckets go with the stack; alarmEmail,
+//     an address that alarms are sent to (default none).
 //
 // All faults of all of them are reported at once and nothing is synthesized.
 //
 // Files are named for what they hold: storage.go (buckets, table), queue.go,
 // functions.go, permissions.go (what each role may do), statemachine.go (the
-// whole state machine), api.go, nag.go (the findings of cdk-nag that stay, each
-// with its reason). Nothing outside this folder imports CDK.
+// whole state machine), reap.go (its rules), api.go, alarms.go, nag.go (the
+// findings of cdk-nag that stay, each with its reason). Nothing outside this folder imports CDK.
 package main

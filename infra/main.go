@@ -27,7 +27,7 @@ func run() int {
 	newStack(app, stackName, opts)
 	app.Synth(nil)
 	fmt.Fprintf(os.Stderr, "holdfast: a model sees at most %d requests at once (%d functions of %d each)\n",
-		opts.settings.InFlight(), opts.settings.MaxConcurrency, opts.settings.Concurrency)
+		opts.settings.InFlight(), opts.settings.MaxConcurrency, opts.settings.ConcurrencyCeiling)
 	return 0
 }
 

@@ -20,7 +20,7 @@ func TestRefusesBadConfiguration(t *testing.T) {
 	out := t.TempDir()
 	command := exec.Command(self)
 	command.Env = append(os.Environ(),
-		"HOLDFAST_TEST_RUN_APP=1", "CDK_OUTDIR="+out, `CDK_CONTEXT_JSON={"architecture":"mips","removal":"later","functions":"/nowhere"}`,
+		"HOLDFAST_TEST_RUN_APP=1", "CDK_OUTDIR="+out, `CDK_CONTEXT_JSON={"architecture":"mips","removal":"later","functions":"/nowhere","alarmEmail":"me"}`,
 		"HOLDFAST_LEASE=10s", "HOLDFAST_HEARTBEAT=5s", "HOLDFAST_WINDOWS=never",
 		"HOLDFAST_UPSTREAM_URL=", "HOLDFAST_UPSTREAM_KEY=sk-hidden", "HOLDFAST_UPSTREAM_SECRET=", "AWS_ENDPOINT_URL=",
 	)
@@ -31,7 +31,7 @@ func TestRefusesBadConfiguration(t *testing.T) {
 	}
 	for _, fault := range []string{
 		"the lease must be at least 4 heartbeats", "HOLDFAST_WINDOWS=never", "HOLDFAST_UPSTREAM_URL is missing", "HOLDFAST_UPSTREAM_KEY",
-		"architecture=mips", "removal=later", "/nowhere/api/bootstrap", "/nowhere/work/bootstrap",
+		"architecture=mips", "removal=later", "alarmEmail=me", "/nowhere/api/bootstrap", "/nowhere/work/bootstrap",
 	} {
 		if !strings.Contains(string(text), fault) {
 			t.Errorf("doesn't say %q:\n%s", fault, text)

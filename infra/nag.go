@@ -23,10 +23,13 @@ func suppressions(stack awscdk.Stack, s storage, machine awsstepfunctions.StateM
 			"Who fetched what is in the API's access log and in the receipts; an account that wants S3's own view has CloudTrail's data events."
 		inputFiles = "One object for each uploaded file, named when it is uploaded. Other keys of the bucket stay out of reach."
 		chunks     = "Keys begin with the tenant: <tenant>/parts/. Result files of the same tenants stay out of reach."
+		plans      = "Keys begin with the tenant: <tenant>/plan/. Chunks and result files of the same tenants stay out of reach."
+		taskToken  = "SendTaskSuccess only. As for work: the unguessable task token is the capability."
 		results    = "Keys begin with the tenant: <tenant>/out/. Chunks of the same tenants stay out of reach."
 	)
 	inputs := "<" + logicalID(stack, s.inputs) + ".Arn>/"
 	outputs := "<" + logicalID(stack, s.results) + ".Arn>/"
+	runs := "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution:<" + logicalID(stack, machine) + ".Name>"
 	return []suppression{
 		{"Inputs/Resource", "AwsSolutions-S1", "", accessLogs},
 		{"Results/Resource", "AwsSolutions-S1", "", accessLogs},
@@ -41,12 +44,18 @@ func suppressions(stack awscdk.Stack, s storage, machine awsstepfunctions.StateM
 		{"FinishRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", outputs + "*/out/*", results},
 		{"WorkRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", outputs + "*/parts/*", chunks},
 		{"FinishRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", outputs + "*/parts/*", chunks},
-		{"ApiRole/DefaultPolicy/Resource", "AwsSolutions-IAM5",
-			"arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution:<" + logicalID(stack, machine) + ".Name>:*",
-			"One execution for each batch of this one state machine, named after the batch."},
+		{"FinishRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", outputs + "*/parts/*/finish/*", chunks},
+		{"PlanRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", outputs + "*/plan/*", plans},
+		{"WorkflowRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", outputs + "*/plan/*", plans},
+		{"ApiRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", runs + ":*", "One execution for each batch of this one state machine, named after the batch."},
+		{"ReapRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", runs + ":*", "As for the api: executions of this one state machine."},
+		{"WorkflowMap/Resource", "AwsSolutions-IAM5", runs + ":*", "As for the api: executions of this one state machine, which its Distributed Map looks after."},
+		{"WorkflowMap/Resource", "AwsSolutions-IAM5", runs + "/" + mapLabel + ":*", "One execution for each part of a wide batch; Step Functions names them, below this label."},
 		{"WorkRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", "*",
 			"SendTaskSuccess, -Failure and -Heartbeat only. The unguessable task token is the capability, and the child of a " +
 				"Distributed Map has another ARN than its state machine."},
+		{"ReapRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", "*", taskToken},
+		{"ApiRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", "*", taskToken},
 		{"WorkflowRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", "*",
 			"Log delivery only: these actions of CloudWatch Logs know no resource, and Step Functions asks for them all."},
 		{"Workflow/Resource", "AwsSolutions-SF2", "",

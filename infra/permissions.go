@@ -21,13 +21,7 @@ const (
 
 // apiPermissions: checks keys, keeps files and batches, starts workflows, and
 // signs downloads, which carry its own rights.
-func apiPermissions(stack awscdk.Stack, s storage, machine awsstepfunctions.StateMachine) []awsiam.PolicyStatement {
-	executions := stack.FormatArn(&awscdk.ArnComponents{
-		Service:      jsii.String("states"),
-		Resource:     jsii.String("execution"),
-		ResourceName: jsii.String(*machine.StateMachineName() + ":*"),
-		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
-	})
+func apiPermissions(stack awscdk.Stack, s storage, q queues, machine awsstepfunctions.StateMachine) []awsiam.PolicyStatement {
 	return []awsiam.PolicyStatement{
 		allow("dynamodb:GetItem").items(s, keyRecords, batches, files, bridgeRows, sends, uploads),
 		allow("dynamodb:Query").items(s, batches), // a running batch's counts
@@ -46,11 +40,33 @@ func apiPermissions(stack awscdk.Stack, s storage, machine awsstepfunctions.Stat
 		// Of a batch's three files the person may delete two: receipts stay.
 		allow("s3:DeleteObject").on(jsii.String(*s.results.BucketArn()+"/*/out/*_output.jsonl"), jsii.String(*s.results.BucketArn()+"/*/out/*_error.jsonl")),
 		allow("states:StartExecution").on(machine.StateMachineArn()),
-		allow("states:DescribeExecution", "states:StopExecution").on(executions),
+		allow("states:DescribeExecution", "states:StopExecution").on(executions(stack, machine, ":*")),
+		// An administrator's reclaim is a round of the reaper over one tenant, and a
+		// redrive looks at the part's batch in the same write.
+		allow("dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem").items(s, batches),
+		allow("dynamodb:Query").on(jsii.String(*s.table.TableArn() + "/index/due")),
+		allow(sendMessages...).on(q.work.QueueArn()),
+		allow("states:SendTaskSuccess").on(jsii.String("*")),
 	}
 }
 
-// planPermissions: reads the input once, whole, and inserts parts.
+// sendMessages is to send one message, or ten. AWS has the first action for both;
+// the local one asks for each by the name of its call.
+var sendMessages = []string{"sqs:SendMessage", "sqs:SendMessageBatch"}
+
+// executions are those of the state machine whose name ends so: ":*" is every one
+// that somebody started, "/<label>:*" every child of a Distributed Map.
+func executions(stack awscdk.Stack, machine awsstepfunctions.StateMachine, which string) *string {
+	return stack.FormatArn(&awscdk.ArnComponents{
+		Service:      jsii.String("states"),
+		Resource:     jsii.String("execution"),
+		ResourceName: jsii.String(*machine.StateMachineName() + which),
+		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
+	})
+}
+
+// planPermissions: reads the input once, whole, inserts parts, and lists those of
+// a wide batch.
 func planPermissions(s storage) []awsiam.PolicyStatement {
 	return []awsiam.PolicyStatement{
 		allow("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem").items(s, batches),
@@ -58,6 +74,7 @@ func planPermissions(s storage) []awsiam.PolicyStatement {
 		// Without it S3 answers 403 instead of 404 for a file that is gone, and the
 		// batch could not say what is wrong with it.
 		allow("s3:ListBucket").on(s.inputs.BucketArn()),
+		allow("s3:PutObject", "s3:PutObjectTagging").objects(s.results.BucketArn(), "*/plan/*"),
 	}
 }
 
@@ -65,7 +82,7 @@ func planPermissions(s storage) []awsiam.PolicyStatement {
 // reads nor deletes results.
 func workPermissions(stack awscdk.Stack, s storage, q queues, opts options) []awsiam.PolicyStatement {
 	statements := []awsiam.PolicyStatement{
-		allow("dynamodb:GetItem", "dynamodb:UpdateItem").items(s, batches),
+		allow("dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:PutItem").items(s, batches), // put: events
 		allow("s3:GetObject", "s3:GetObjectVersion").objects(s.inputs.BucketArn(), "files/*"),
 		allow("s3:PutObject", "s3:PutObjectTagging").objects(s.results.BucketArn(), "*/parts/*"),
 		// As for plan: a deleted input is told from a denied one.
@@ -96,11 +113,50 @@ func finishPermissions(s storage) []awsiam.PolicyStatement {
 		allow("dynamodb:GetItem", "dynamodb:PutItem").items(s, files),
 		allow("s3:GetObject", "s3:GetObjectVersion").objects(s.inputs.BucketArn(), "files/*"),
 		allow("s3:GetObject", "s3:DeleteObject").objects(s.results.BucketArn(), "*/parts/*"),
+		// What is not yet a whole piece of a file, while a finisher's progress needs it.
+		allow("s3:PutObject", "s3:PutObjectTagging").objects(s.results.BucketArn(), "*/parts/*/finish/*"),
 		allow("s3:GetObject", "s3:PutObject", "s3:PutObjectTagging", "s3:ListMultipartUploadParts", "s3:AbortMultipartUpload").
 			objects(s.results.BucketArn(), "*/out/*"),
 		// As for plan: a deleted input is told from a denied one, and a second complete
 		// asks whether the object is there.
 		allow("s3:ListBucket").on(s.inputs.BucketArn(), s.results.BucketArn()),
+	}
+}
+
+// reapPermissions: looks through the due index, gives parts back, ends batches,
+// sends messages, starts and stops workflows. It reads neither inputs nor results.
+func reapPermissions(stack awscdk.Stack, s storage, q queues, machine awsstepfunctions.StateMachine) []awsiam.PolicyStatement {
+	return []awsiam.PolicyStatement{
+		// BatchWriteItem is for events.
+		allow("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:UpdateItem", "dynamodb:BatchWriteItem").items(s, batches),
+		allow("dynamodb:Query").on(jsii.String(*s.table.TableArn() + "/index/due")),
+		allow(sendMessages...).on(q.work.QueueArn()),
+		allow("sqs:ReceiveMessage", "sqs:DeleteMessage").on(q.dead.QueueArn()),
+		allow("states:StartExecution").on(machine.StateMachineArn()),
+		allow("states:DescribeExecution", "states:StopExecution").on(executions(stack, machine, ":*")),
+		allow("states:SendTaskSuccess").on(jsii.String("*")),
+	}
+}
+
+// workflowPermissions: calls the two functions, sends the parts' messages, and
+// reads the list of a wide batch's parts.
+func workflowPermissions(plan, finish function, s storage, q queues) []awsiam.PolicyStatement {
+	return []awsiam.PolicyStatement{
+		allow("lambda:InvokeFunction").on(plan.lambda.FunctionArn(), finish.lambda.FunctionArn()),
+		allow("sqs:SendMessage").on(q.work.QueueArn()),
+		allow("s3:GetObject").objects(s.results.BucketArn(), "*/plan/*"),
+	}
+}
+
+// mapPermissions is what Step Functions documents for a Distributed Map: the role
+// starts executions of its own state machine, and looks after them. What it
+// starts is named after the Map's label, what stands in the documentation is the
+// parent's form, so both are granted.
+func mapPermissions(stack awscdk.Stack, machine awsstepfunctions.StateMachine) *[]awsiam.PolicyStatement {
+	return &[]awsiam.PolicyStatement{
+		allow("states:StartExecution").on(machine.StateMachineArn()),
+		allow("states:DescribeExecution", "states:StopExecution").
+			on(executions(stack, machine, ":*"), executions(stack, machine, "/"+mapLabel+":*")),
 	}
 }
 

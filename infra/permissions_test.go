@@ -15,10 +15,12 @@ func statements(document any) string {
 		statement := s.(object)
 		line := statement["Effect"].(string)
 		if principal, ok := statement["Principal"]; ok {
-			if aws, ok := principal.(object)["AWS"]; ok {
-				principal = aws
-			} else if service, ok := principal.(object)["Service"]; ok {
-				principal = service
+			if kinds, ok := principal.(object); ok { // else it is "*"
+				for _, of := range []string{"AWS", "Service"} {
+					if kinds[of] != nil {
+						principal = kinds[of]
+					}
+				}
 			}
 			line += " " + plain(principal)
 		}
@@ -65,16 +67,31 @@ var rolePolicies = map[string][]string{
 		"Allow s3:DeleteObject on ${Results.Arn}/*/out/*_output.jsonl,${Results.Arn}/*/out/*_error.jsonl",
 		"Allow states:StartExecution on ${Workflow}",
 		"Allow states:DescribeExecution,states:StopExecution on arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}:*",
+		"Allow dynamodb:BatchGetItem,dynamodb:BatchWriteItem,dynamodb:ConditionCheckItem on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:Query on ${Table.Arn}/index/due",
+		"Allow sqs:SendMessage,sqs:SendMessageBatch on ${WorkQueue.Arn}",
+		"Allow states:SendTaskSuccess on *",
+	},
+	"Reap": {
+		"Allow logs:CreateLogStream,logs:PutLogEvents on ${ReapLogs.Arn}",
+		"Allow dynamodb:GetItem,dynamodb:BatchGetItem,dynamodb:Query,dynamodb:UpdateItem,dynamodb:BatchWriteItem on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:Query on ${Table.Arn}/index/due",
+		"Allow sqs:SendMessage,sqs:SendMessageBatch on ${WorkQueue.Arn}",
+		"Allow sqs:ReceiveMessage,sqs:DeleteMessage on ${DeadLetters.Arn}",
+		"Allow states:StartExecution on ${Workflow}",
+		"Allow states:DescribeExecution,states:StopExecution on arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}:*",
+		"Allow states:SendTaskSuccess on *",
 	},
 	"Plan": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${PlanLogs.Arn}",
 		"Allow dynamodb:GetItem,dynamodb:Query,dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
 		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
 		"Allow s3:ListBucket on ${Inputs.Arn}",
+		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/plan/*",
 	},
 	"Work": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${WorkLogs.Arn}",
-		"Allow dynamodb:GetItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:GetItem,dynamodb:UpdateItem,dynamodb:PutItem on ${Table.Arn}" + keys("T#*"),
 		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
 		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/parts/*",
 		"Allow s3:ListBucket on ${Inputs.Arn}",
@@ -88,12 +105,14 @@ var rolePolicies = map[string][]string{
 		"Allow dynamodb:GetItem,dynamodb:PutItem on ${Table.Arn}" + keys("F#*"),
 		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
 		"Allow s3:GetObject,s3:DeleteObject on ${Results.Arn}/*/parts/*",
+		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/parts/*/finish/*",
 		"Allow s3:GetObject,s3:PutObject,s3:PutObjectTagging,s3:ListMultipartUploadParts,s3:AbortMultipartUpload on ${Results.Arn}/*/out/*",
 		"Allow s3:ListBucket on ${Inputs.Arn},${Results.Arn}",
 	},
 	"Workflow": {
 		"Allow lambda:InvokeFunction on ${Plan.Arn},${Finish.Arn}",
 		"Allow sqs:SendMessage on ${WorkQueue.Arn}",
+		"Allow s3:GetObject on ${Results.Arn}/*/plan/*",
 		"Allow logs:CreateLogDelivery,logs:GetLogDelivery,logs:UpdateLogDelivery,logs:DeleteLogDelivery,logs:ListLogDeliveries," +
 			"logs:PutResourcePolicy,logs:DescribeResourcePolicies,logs:DescribeLogGroups on *",
 	},
@@ -111,7 +130,24 @@ func TestRolePolicies(t *testing.T) {
 	}
 }
 
-// Nothing grants beside the table above.
+// The workflow's second policy: what a Distributed Map needs of its own state
+// machine, none of which the local AWS checks. With the wrong label in it, or
+// without StartExecution, no wide batch would run.
+func TestMapPolicy(t *testing.T) {
+	const executions = "arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}"
+	policy := account.only(t, "AWS::IAM::Policy", "WorkflowMap").Properties
+	want := "Allow states:StartExecution on ${Workflow}\n" +
+		"Allow states:DescribeExecution,states:StopExecution on " + executions + ":*," + executions + "/parts:*"
+	if got := statements(policy["PolicyDocument"]); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if roles := list(policy["Roles"]); len(roles) != 1 || plain(roles[0]) != "${WorkflowRole}" {
+		t.Errorf("it is for %v", roles)
+	}
+	same(t, "label", stateNamed(t, deployed(t, &account), "Many parts")["Label"], "parts")
+}
+
+// Nothing grants beside the table above and the Map's.
 func TestNoOtherGrants(t *testing.T) {
 	var roles, policies int
 	for id, r := range account.resources {
@@ -127,8 +163,8 @@ func TestNoOtherGrants(t *testing.T) {
 			t.Errorf("%s %s", r.Type, id)
 		}
 	}
-	if roles != len(rolePolicies) || policies != len(rolePolicies) {
-		t.Errorf("%d roles with %d policies, %d are known", roles, policies, len(rolePolicies))
+	if roles != len(rolePolicies) || policies != len(rolePolicies)+1 {
+		t.Errorf("%d roles with %d policies, %d and one more are known", roles, policies, len(rolePolicies))
 	}
 }
 
@@ -158,12 +194,19 @@ func TestSecretOnlyWhenConfigured(t *testing.T) {
 	}
 }
 
-// Only this API may call api; nobody but the roles above calls the others.
+// Only this API may call api, and only its two rules reap; nobody but the roles
+// above calls the others.
 func TestInvokePermissions(t *testing.T) {
-	got := account.only(t, "AWS::Lambda::Permission", "").Properties
-	source := plain(got["SourceArn"])
-	if plain(got["FunctionName"]) != "${Api.Arn}" || got["Principal"] != "apigateway.amazonaws.com" ||
-		source != "arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${HttpApi}/*/*" {
-		t.Errorf("%v calls %s from %s", got["Principal"], plain(got["FunctionName"]), source)
+	var got []string
+	for _, r := range account.resources {
+		if r.Type == "AWS::Lambda::Permission" {
+			got = append(got, fmt.Sprintf("%v calls %s from %s", r.Properties["Principal"], plain(r.Properties["FunctionName"]), plain(r.Properties["SourceArn"])))
+		}
 	}
+	slices.Sort(got)
+	same(t, "permissions", got, []string{
+		"apigateway.amazonaws.com calls ${Api.Arn} from arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${HttpApi}/*/*",
+		"events.amazonaws.com calls ${Reap.Arn} from ${ReapFallen.Arn}",
+		"events.amazonaws.com calls ${Reap.Arn} from ${ReapTick.Arn}",
+	})
 }

@@ -17,6 +17,9 @@ func newQueues(stack awscdk.Stack, opts options) queues {
 		RetentionPeriod: seconds(14 * day), // SQS's longest: nobody may miss one
 		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,
 		EnforceSSL:      jsii.Bool(true),
+		// The reaper, who needs a fraction of it for one, reads it each minute, and what it
+		// leaves there is to be seen by the alarm on the queue's depth.
+		VisibilityTimeout: seconds(5 * time.Second),
 	})
 	work := awssqs.NewQueue(stack, jsii.String("WorkQueue"), &awssqs.QueueProps{
 		// Until the worker shortens it to its lease. Lambda refuses an event source

@@ -19,7 +19,7 @@ func TestWorkQueue(t *testing.T) {
 	same(t, "receives", work["RedrivePolicy"].(object)["maxReceiveCount"], 50)
 
 	dead := local.only(t, "AWS::SQS::Queue", "DeadLetters").Properties
-	same(t, "dead letters", dead, object{"MessageRetentionPeriod": 1_209_600, "SqsManagedSseEnabled": true})
+	same(t, "dead letters", dead, object{"MessageRetentionPeriod": 1_209_600, "SqsManagedSseEnabled": true, "VisibilityTimeout": 5})
 }
 
 // The local AWS enforces no queue policy, so they are held here.

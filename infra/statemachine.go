@@ -14,8 +14,13 @@ import (
 )
 
 // inlineParts is how many parts an inline Map runs at once; Step Functions runs
-// no more. Wider batches will get a Distributed Map from the same function.
+// no more. Plan calls a batch of more of them wide, and it gets a Distributed Map.
 const inlineParts = 40
+
+// mapLabel is in the names of a Distributed Map's runs and of its children,
+// <state machine>/<label>:<id>. Without one Step Functions makes a name up at each
+// deploy, and nothing could be granted on it.
+const mapLabel = "parts"
 
 // heldLook is how many seconds pass between two looks at a batch that another
 // finisher holds.
@@ -34,10 +39,9 @@ type state = map[string]any
 // that runs twice finds that out there. Names in ${} are filled in at deploy.
 func definition(s config.Settings) state {
 	return state{
-		"Comment": "One batch: plan its parts, wait for each of them, assemble the results",
-		"StartAt": "Only to finish?",
-		// The last exit. Every wait inside ends earlier.
-		"TimeoutSeconds": whole(2 * s.WaitTimeout),
+		"Comment":        "One batch: plan its parts, wait for each of them, assemble the results",
+		"StartAt":        "Only to finish?",
+		"TimeoutSeconds": whole(executionLimit(s)),
 		"States": state{
 			"Only to finish?": state{
 				"Type": "Choice",
@@ -52,19 +56,35 @@ func definition(s config.Settings) state {
 			},
 			"Plan": invoke(s, "${PlanFunction}", state{
 				"v.$": "$.v", "tenant.$": "$.tenant", "batch.$": "$.batch",
+				// Says that wide batches are understood here. An execution begun before a
+				// deploy that brought them doesn't say so, and is given all parts at once.
+				"wide": true,
 			}, state{"Next": "Planned?"}),
 			"Planned?": state{
 				"Type": "Choice",
 				"Choices": []state{
+					{
+						"And": []state{
+							{"Variable": "$.status", "StringEquals": "planned"},
+							{"Variable": "$.wide", "IsPresent": true}, // an older plan function doesn't say
+							{"Variable": "$.wide", "BooleanEquals": true},
+						},
+						"Next": "Many parts",
+					},
 					{"Variable": "$.status", "StringEquals": "planned", "Next": "Parts"},
 					// Cancelled or expired while it was planned: each line gets its answer.
 					{"Variable": "$.status", "StringEquals": "ended", "Next": "Finish"},
+					// The file didn't validate: the table says so already.
+					{"Variable": "$.status", "StringEquals": "failed", "Next": "Nothing to run"},
 				},
-				// The file didn't validate: the table says so already.
-				"Default": "Nothing to run",
+				// Of a plan function that is newer than this definition, maybe. Whatever it
+				// means, nobody ran the batch: the reaper hears of an execution that failed.
+				"Default": "Not understood",
 			},
 			"Nothing to run": state{"Type": "Succeed"},
-			"Parts":          parts(s, "Finish"),
+			"Not understood": state{"Type": "Fail", "Error": "Holdfast.Status", "Cause": "plan answered with a status that this definition doesn't know"},
+			"Parts":          parts(s, false, "Finish"),
+			"Many parts":     parts(s, true, "Finish"),
 			"Finish": invoke(s, "${FinishFunction}", state{
 				"v": 1, "tenant.$": "$.tenant", "batch.$": "$.batch",
 			}, state{"End": true}),
@@ -72,24 +92,59 @@ func definition(s config.Settings) state {
 	}
 }
 
+// executionLimit is the last exit. Every wait inside ends earlier.
+func executionLimit(s config.Settings) time.Duration { return 2 * s.WaitTimeout }
+
 // parts waits for every part. The Map's output is its input: a result of each
 // part would grow the state towards its limit of 256 KiB, and nobody reads it.
-func parts(s config.Settings, next string) state {
-	return state{
-		"Type":           "Map",
-		"ItemsPath":      "$.parts",
-		"MaxConcurrency": inlineParts,
+//
+// A wide batch's parts are too many for the state, which is why they come from an
+// object, and for one execution's history of 25,000 events, which is why each has
+// an execution of its own: the batch's gets four events, however many parts there
+// are. A part's execution that fails takes nothing with it: the others go on, and
+// Finish, which asks the table, says that parts are open.
+func parts(s config.Settings, wide bool, next string) state {
+	mode, one := state{"Mode": "INLINE"}, "Part"
+	if wide {
+		mode, one = state{"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}, "Part of many" // names occur once in a definition
+	}
+	each := state{
+		"Type": "Map",
 		"ItemSelector": state{
 			"tenant.$": "$.tenant", "batch.$": "$.batch", "part.$": "$$.Map.Item.Value.part",
 		},
 		"ItemProcessor": state{
-			"ProcessorConfig": state{"Mode": "INLINE"},
-			"StartAt":         "Part",
-			"States":          state{"Part": wait(s)},
+			"ProcessorConfig": mode,
+			"StartAt":         one,
+			"States":          state{one: wait(s)},
 		},
 		"ResultPath": nil,
 		"Next":       next,
 	}
+	if !wide {
+		each["ItemsPath"] = "$.parts"
+		each["MaxConcurrency"] = inlineParts
+		return each
+	}
+	each["Label"] = mapLabel
+	each["ItemReader"] = state{
+		"Resource":     "arn:${Partition}:states:::s3:getObject",
+		"ReaderConfig": state{"InputType": "JSONL"},
+		"Parameters":   state{"Bucket.$": "$.plan.bucket", "Key.$": "$.plan.key"},
+	}
+	each["MaxConcurrency"] = s.Waiting() // the reaper counts on it
+	each["ToleratedFailurePercentage"] = 100
+	each["Retry"] = []state{
+		// S3's trouble. Parts that are begun twice are harmless: the second message finds
+		// its part held, or over and reports again.
+		patience("States.ItemReaderFailed"),
+	}
+	each["Catch"] = []state{{
+		// What all parts answered is too long for a state, although nobody reads it.
+		// They are over all the same.
+		"ErrorEquals": []string{"States.DataLimitExceeded"}, "ResultPath": nil, "Next": next,
+	}}
+	return each
 }
 
 // wait sends one part's message and waits for its task token. Its times are
@@ -143,6 +198,12 @@ func invoke(s config.Settings, function string, payload, then state) state {
 				"ErrorEquals":     []string{"Holdfast.Draining"},
 				"IntervalSeconds": drainLook, "BackoffRate": 1, "MaxAttempts": whole(s.Drain+time.Minute) / drainLook,
 			},
+			// A finisher's time was up, and it recorded how far it came: 15 minutes of
+			// assembling are 50 GB or more, and 200 calls more than any object can hold.
+			{
+				"ErrorEquals":     []string{"Holdfast.Continue"},
+				"IntervalSeconds": 1, "BackoffRate": 1, "MaxAttempts": 200,
+			},
 			// Another finisher holds the batch. It is dead or will be done within its
 			// lease; this waits for a minute longer than that.
 			{
@@ -174,7 +235,7 @@ func patience(errors ...string) state {
 
 func whole(d time.Duration) int { return int(d / time.Second) }
 
-func newStateMachine(stack awscdk.Stack, opts options, plan, finish function, q queues) awsstepfunctions.StateMachine {
+func newStateMachine(stack awscdk.Stack, opts options, plan, finish function, st storage, q queues) awsstepfunctions.StateMachine {
 	text, err := json.Marshal(definition(opts.settings))
 	if err != nil {
 		panic(err) // maps, strings and integers always marshal
@@ -183,8 +244,9 @@ func newStateMachine(stack awscdk.Stack, opts options, plan, finish function, q 
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("states.amazonaws.com"), nil),
 		Description: jsii.String("Holdfast workflow: invokes plan and finish, sends the parts' messages"),
 	})
-	role.AddToPolicy(allow("lambda:InvokeFunction").on(plan.lambda.FunctionArn(), finish.lambda.FunctionArn()))
-	role.AddToPolicy(allow("sqs:SendMessage").on(q.work.QueueArn()))
+	for _, statement := range workflowPermissions(plan, finish, st, q) {
+		role.AddToPolicy(statement)
+	}
 
 	logs := awslogs.NewLogGroup(stack, jsii.String("WorkflowLogs"), &awslogs.LogGroupProps{
 		// CloudWatch keeps one resource policy for this prefix; elsewhere each log group
@@ -193,7 +255,7 @@ func newStateMachine(stack awscdk.Stack, opts options, plan, finish function, q 
 		Retention:     awslogs.RetentionDays_ONE_MONTH,
 		RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
-	return awsstepfunctions.NewStateMachine(stack, jsii.String("Workflow"), &awsstepfunctions.StateMachineProps{
+	machine := awsstepfunctions.NewStateMachine(stack, jsii.String("Workflow"), &awsstepfunctions.StateMachineProps{
 		StateMachineType: awsstepfunctions.StateMachineType_STANDARD,
 		DefinitionBody:   awsstepfunctions.DefinitionBody_FromString(jsii.String(string(text))),
 		DefinitionSubstitutions: &map[string]*string{
@@ -211,4 +273,11 @@ func newStateMachine(stack awscdk.Stack, opts options, plan, finish function, q 
 		},
 		TracingEnabled: jsii.Bool(false), // see the suppression of SF2
 	})
+	// A policy of its own: the role's must be there before the state machine is, and
+	// this one names it.
+	awsiam.NewPolicy(stack, jsii.String("WorkflowMap"), &awsiam.PolicyProps{
+		Roles:      &[]awsiam.IRole{role},
+		Statements: mapPermissions(stack, machine),
+	})
+	return machine
 }

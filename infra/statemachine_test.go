@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/internal/batch"
 	"holdfast/internal/config"
 )
 
@@ -86,6 +87,7 @@ func TestPlanAndFinishStates(t *testing.T) {
 	retry := []any{
 		object{"ErrorEquals": []any{"Holdfast.Permanent"}, "MaxAttempts": 0},
 		object{"ErrorEquals": []any{"Holdfast.Draining"}, "IntervalSeconds": 3, "BackoffRate": 1, "MaxAttempts": 60},
+		object{"ErrorEquals": []any{"Holdfast.Continue"}, "IntervalSeconds": 1, "BackoffRate": 1, "MaxAttempts": 200},
 		object{"ErrorEquals": []any{"Holdfast.Held"}, "IntervalSeconds": 15, "BackoffRate": 1, "MaxAttempts": 13},
 		withErrors(serviceRetry, "Lambda.ServiceException", "Lambda.AWSLambdaException", "Lambda.SdkClientException",
 			"Lambda.ClientExecutionTimeoutException", "Lambda.TooManyRequestsException"),
@@ -95,17 +97,25 @@ func TestPlanAndFinishStates(t *testing.T) {
 		"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "OutputPath": "$.Payload", "TimeoutSeconds": 960,
 		"Parameters": object{
 			"FunctionName": "arn:aws:lambda:eu-west-1:123456789012:function:plan",
-			"Payload":      object{"v.$": "$.v", "tenant.$": "$.tenant", "batch.$": "$.batch"},
+			"Payload":      object{"v.$": "$.v", "tenant.$": "$.tenant", "batch.$": "$.batch", "wide": true},
 		},
 		"Retry": retry, "Next": "Planned?",
 	})
 	same(t, "Planned?", stateNamed(t, definition, "Planned?"), object{
 		"Type": "Choice",
 		"Choices": []any{
+			object{"And": []any{
+				object{"Variable": "$.status", "StringEquals": "planned"},
+				object{"Variable": "$.wide", "IsPresent": true}, object{"Variable": "$.wide", "BooleanEquals": true},
+			}, "Next": "Many parts"},
 			object{"Variable": "$.status", "StringEquals": "planned", "Next": "Parts"},
 			object{"Variable": "$.status", "StringEquals": "ended", "Next": "Finish"},
+			object{"Variable": "$.status", "StringEquals": "failed", "Next": "Nothing to run"},
 		},
-		"Default": "Nothing to run",
+		"Default": "Not understood",
+	})
+	same(t, "Not understood", stateNamed(t, definition, "Not understood"), object{
+		"Type": "Fail", "Error": "Holdfast.Status", "Cause": "plan answered with a status that this definition doesn't know",
 	})
 	same(t, "Nothing to run", stateNamed(t, definition, "Nothing to run"), object{"Type": "Succeed"})
 	same(t, "Finish", stateNamed(t, definition, "Finish"), object{
@@ -118,18 +128,24 @@ func TestPlanAndFinishStates(t *testing.T) {
 	})
 }
 
+// Both Maps run the same for each part; they differ in where parts come from and
+// in what executes them. The reader's InputType is asserted here because
+// asl-validator takes any.
 func TestParts(t *testing.T) {
 	for _, c := range []struct {
-		stack                     *synthesized
-		heartbeat, timeout, again int
-	}{{&account, 21_600, 172_800, 8}, {&local, 3_600, 108_000, 30}} {
-		same(t, "Parts", stateNamed(t, deployed(t, c.stack), "Parts"), object{
-			"Type": "Map", "ItemsPath": "$.parts", "MaxConcurrency": 40, "ResultPath": nil, "Next": "Finish",
+		stack                              *synthesized
+		heartbeat, timeout, again, waiting int
+	}{{&account, 21_600, 172_800, 8, 200}, {&local, 3_600, 108_000, 30, 70}} {
+		definition := deployed(t, c.stack)
+		each := object{
+			"Type": "Map", "ResultPath": nil, "Next": "Finish",
 			"ItemSelector": object{"tenant.$": "$.tenant", "batch.$": "$.batch", "part.$": "$$.Map.Item.Value.part"},
-			"ItemProcessor": object{
-				"ProcessorConfig": object{"Mode": "INLINE"},
-				"StartAt":         "Part",
-				"States": object{"Part": object{
+		}
+		processor := func(name string, config object) object {
+			return object{
+				"ProcessorConfig": config,
+				"StartAt":         name,
+				"States": object{name: object{
 					"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
 					"Parameters": object{
 						"QueueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/work",
@@ -147,8 +163,62 @@ func TestParts(t *testing.T) {
 					},
 					"OutputPath": nil, "End": true,
 				}},
-			},
+			}
+		}
+		inline := maps.Clone(each)
+		maps.Copy(inline, object{
+			"ItemsPath": "$.parts", "MaxConcurrency": 40, "ItemProcessor": processor("Part", object{"Mode": "INLINE"}),
 		})
+		same(t, "Parts", stateNamed(t, definition, "Parts"), inline)
+		wide := maps.Clone(each)
+		maps.Copy(wide, object{
+			"Label": "parts", "MaxConcurrency": c.waiting, "ToleratedFailurePercentage": 100,
+			"ItemReader": object{
+				"Resource": "arn:aws:states:::s3:getObject", "ReaderConfig": object{"InputType": "JSONL"},
+				"Parameters": object{"Bucket.$": "$.plan.bucket", "Key.$": "$.plan.key"},
+			},
+			"ItemProcessor": processor("Part of many", object{"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}),
+			"Retry":         []any{withErrors(serviceRetry, "States.ItemReaderFailed")},
+			"Catch":         []any{object{"ErrorEquals": []any{"States.DataLimitExceeded"}, "ResultPath": nil, "Next": "Finish"}},
+		})
+		same(t, "Many parts", stateNamed(t, definition, "Many parts"), wide)
+	}
+}
+
+// Whatever plan may answer is named by the Choice: its default is for what this
+// release doesn't know, and no success.
+func TestEveryAnswerOfPlanIsNamed(t *testing.T) {
+	named := map[any]bool{}
+	for _, c := range definition(config.Default())["States"].(state)["Planned?"].(state)["Choices"].([]state) {
+		named[c["StringEquals"]] = true
+	}
+	for _, status := range []batch.PlanStatus{batch.Planned, batch.Refused, batch.NotToRun} {
+		if !named[string(status)] {
+			t.Errorf("no choice for %q", status)
+		}
+	}
+}
+
+// Plan and the workflow must agree on what is too wide for a list, and each part
+// that runs must find a worker's place waiting for it, however many workers there
+// may be: Step Functions runs 10,000 children at once.
+func TestWidth(t *testing.T) {
+	same(t, "parts in a list", inlineParts, batch.InlineParts)
+	for _, workers := range []int{2, 20, 1000} {
+		s := config.Default()
+		s.MaxConcurrency = workers
+		// Eight parts in hand a worker, all but done, and two on their way to it.
+		if n := s.Waiting(); n < 10*workers || n < inlineParts || n > 10_000 {
+			t.Errorf("%d workers, and %d parts wait", workers, n)
+		}
+	}
+}
+
+// What the children of the widest batch answer, {} each, fits a state.
+func TestAnswersFitAState(t *testing.T) {
+	const state = 256 << 10
+	if n := len("[]") + config.MaxParts*len("{},"); n > state {
+		t.Errorf("%d parts answer with %d bytes", config.MaxParts, n)
 	}
 }
 
@@ -217,6 +287,13 @@ func TestValidatorRefusesBrokenDefinitions(t *testing.T) {
 		"a state that isn't there": func(d object) { stateNamed(t, d, "Plan")["Next"] = "Elsewhere" },
 		"a state nobody reaches":   func(d object) { d["States"].(object)["Lost"] = object{"Type": "Succeed"} },
 		"a negative timeout":       func(d object) { stateNamed(t, d, "Plan")["TimeoutSeconds"] = -1 },
+		"a part with no way on": func(d object) {
+			processor := stateNamed(t, d, "Many parts")["ItemProcessor"].(object)
+			delete(stateNamed(t, processor, "Part of many"), "End")
+		},
+		"a distributed Map of another kind": func(d object) {
+			stateNamed(t, d, "Many parts")["ItemProcessor"].(object)["ProcessorConfig"].(object)["ExecutionType"] = "SLOW"
+		},
 	} {
 		definition := deployed(t, &account)
 		spoil(definition)

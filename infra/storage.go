@@ -97,7 +97,7 @@ func newResults(stack awscdk.Stack, opts options, removal awscdk.RemovalPolicy) 
 	}
 	props.LifecycleRules = &[]*awss3.LifecycleRule{
 		keep(config.KeepChunk, chunkDays*day),
-		keep(config.KeepPlan, chunkDays*day),
+		keep(config.KeepPlan, planKept(opts)),
 		keep(config.KeepResult, kept(opts)),
 		keep(config.KeepReceipts, receiptDays*day),
 		{
@@ -113,6 +113,13 @@ func newResults(stack awscdk.Stack, opts options, removal awscdk.RemovalPolicy) 
 // kept is the longest that a file's record can promise: no object may vanish
 // before it. Which of them expires earlier is the record's to say.
 func kept(opts options) time.Duration { return max(opts.settings.FileExpiry, askedDays*day) }
+
+// planKept is how long the lists of wide batches' parts stay: a Distributed Map
+// reads on in its own while there are parts to begin, for as long as an execution
+// may last.
+func planKept(opts options) time.Duration {
+	return max(chunkDays*day, executionLimit(opts.settings)+day)
+}
 
 func abortUploads() *awss3.LifecycleRule {
 	return &awss3.LifecycleRule{

@@ -54,6 +54,10 @@ func TestLifecycle(t *testing.T) {
 	// 745 hours, 24 in which the upload may take its time, and 1 of grace are 33 of
 	// S3's days: nothing vanishes early.
 	same(t, "a file's life in whole days", rules(local, "Inputs").([]any)[0].(object)["ExpirationInDays"], 33)
+	// A plan outlives every execution that may read it.
+	long := account.opts
+	long.settings.WaitTimeout = 14 * day
+	same(t, "a plan's life beside the longest waits", planKept(long), 29*day)
 	// A client may ask for 30 days, however short the default is.
 	short := account.opts
 	short.settings.FileExpiry = 25 * time.Hour
@@ -111,7 +115,7 @@ func TestNoForeignFunctions(t *testing.T) {
 			t.Errorf("custom resource %s %s", r.Type, id)
 		}
 	}
-	account.template.ResourceCountIs(jsii.String("AWS::Lambda::Function"), jsii.Number(4))
+	account.template.ResourceCountIs(jsii.String("AWS::Lambda::Function"), jsii.Number(5))
 }
 
 // infra sees only config; what it repeats of another package is held here.

@@ -64,7 +64,7 @@ func synthesizeAndRun(m *testing.M) (int, error) {
 	defer jsii.Close()
 
 	functions := filepath.Join(dir, "functions")
-	for _, name := range []string{"api", "plan", "work", "finish"} {
+	for _, name := range []string{"api", "plan", "work", "finish", "reap"} {
 		if err := os.MkdirAll(filepath.Join(functions, name), 0o755); err != nil {
 			return 0, err
 		}
@@ -93,7 +93,7 @@ func synthesizeAndRun(m *testing.M) (int, error) {
 		"HOLDFAST_WAIT_HEARTBEAT":   "1h",
 		"HOLDFAST_WAIT_TIMEOUT":     "30h",
 		"HOLDFAST_FILE_EXPIRY":      "745h",
-	}), vars(map[string]string{"functions": functions, "architecture": "amd64", "removal": "destroy"})); err != nil {
+	}), vars(map[string]string{"functions": functions, "architecture": "amd64", "removal": "destroy", "alarmEmail": "ops@example.com"})); err != nil {
 		return 0, err
 	}
 	realStack := newStack(app, stackName, account.opts)
@@ -225,13 +225,13 @@ func same(t *testing.T, what string, got, want any) {
 func TestOutputs(t *testing.T) {
 	for _, name := range []string{
 		"ApiUrl", "TableName", "InputsBucketName", "ResultsBucketName", "WorkQueueUrl", "DeadLetterQueueUrl", "StateMachineArn",
-		"ApiFunctionName", "PlanFunctionName", "WorkFunctionName", "FinishFunctionName",
+		"ApiFunctionName", "PlanFunctionName", "WorkFunctionName", "FinishFunctionName", "ReapFunctionName", "AlarmTopicArn",
 	} {
 		if account.outputs[name] == nil {
 			t.Errorf("no output %s", name)
 		}
 	}
-	if len(account.outputs) != 11 {
-		t.Errorf("%d outputs, 11 are known", len(account.outputs))
+	if len(account.outputs) != 13 {
+		t.Errorf("%d outputs, 13 are known", len(account.outputs))
 	}
 }

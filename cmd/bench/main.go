@@ -3,6 +3,8 @@
 // value, bound, unit, ok) and exits 1 when a bound is missed; 2 when it could
 // not measure.
 //
+// `bench load` does the same on a deployed stack: see load.go.
+//
 // Machines are noisy: a figure is a ratio taken in one run, or the best of a
 // few runs where what is asked is what the code can do.
 package main
@@ -15,6 +17,8 @@ import (
 	"path/filepath"
 	"text/tabwriter"
 	"time"
+
+	"holdfast/internal/bench"
 )
 
 // figure is one measured value. Its name says what it is, its bound which side
@@ -25,21 +29,22 @@ type figure struct {
 	Bound float64 `json:"bound,omitempty"`
 	Unit  string  `json:"unit"`
 	OK    bool    `json:"ok"`
-	least bool    // the bound is a floor, not a ceiling
-	free  bool    // there is no bound
+	Of    string  `json:"of,omitempty"`        // the measurement it belongs to, where its own name doesn't say
+	Least bool    `json:"at_least,omitempty"`  // the bound is a floor, not a ceiling
+	Free  bool    `json:"unbounded,omitempty"` // there is no bound
 }
 
 func atLeast(name string, value, bound float64, unit string) figure {
-	return figure{name, value, bound, unit, value >= bound, true, false}
+	return figure{Name: name, Value: value, Bound: bound, Unit: unit, OK: value >= bound, Least: true}
 }
 
 func atMost(name string, value, bound float64, unit string) figure {
-	return figure{name, value, bound, unit, value <= bound, false, false}
+	return figure{Name: name, Value: value, Bound: bound, Unit: unit, OK: value <= bound}
 }
 
 // unbounded is a figure to be read beside another.
 func unbounded(name string, value float64, unit string) figure {
-	return figure{name, value, 0, unit, true, false, true}
+	return figure{Name: name, Value: value, Unit: unit, OK: true, Free: true}
 }
 
 func main() {
@@ -49,6 +54,38 @@ func main() {
 			os.Exit(2)
 		}
 		return
+	}
+	if len(os.Args) > 2 && (os.Args[1] == finishStore || os.Args[1] == finishRun) {
+		err := fmt.Errorf("unexpected arguments %q", os.Args[1:])
+		switch {
+		case os.Args[1] == finishStore && len(os.Args) == 3:
+			err = runFinishStore(os.Args[2])
+		case os.Args[1] == finishRun && len(os.Args) == 4:
+			err = runFinish(os.Args[2], os.Args[3])
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(2)
+		}
+		return
+	}
+	if len(os.Args) == 5 && os.Args[1] == workPeakChild {
+		if err := runWorkPeak(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(2)
+		}
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == fleetChild {
+		bench.Bubble(runFleet)
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == costChild {
+		bench.Bubble(runCost)
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "load" {
+		os.Exit(load(os.Args[2:]))
 	}
 	out := flag.String("json", "", "file for the figures as JSON; empty writes none")
 	functions := flag.String("functions", "", "folder of built functions, one below it for each: <name>/bootstrap")
@@ -68,15 +105,21 @@ func main() {
 			os.Exit(2)
 		}
 	}
-	missed := 0
+	if show(figures) > 0 {
+		os.Exit(1)
+	}
+}
+
+// show prints every figure beside its bound and returns how many missed theirs.
+func show(figures []figure) (missed int) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, f := range figures {
-		if f.free {
+		if f.Free {
 			fmt.Fprintf(w, "%s\t%.4g %s\t\t\n", f.Name, f.Value, f.Unit)
 			continue
 		}
 		side, verdict := "at most", "ok"
-		if f.least {
+		if f.Least {
 			side = "at least"
 		}
 		if !f.OK {
@@ -87,9 +130,7 @@ func main() {
 	}
 	w.Flush()
 	fmt.Printf("%d figures, %d missed\n", len(figures), missed)
-	if missed > 0 {
-		os.Exit(1)
-	}
+	return missed
 }
 
 // measure runs every measurement in turn: side by side they would measure each
@@ -102,8 +143,12 @@ func measure(functions string) ([]figure, error) {
 	}{
 		{"the Runner's slots", slots},
 		{"the Runner's own work", ownWork},
+		{"several workers on one batch", fleet},
+		{"the memory of working", workMemory},
+		{"what batches cost", costs},
 		{"the speed of planning", planning},
 		{"the memory of planning", planMemory},
+		{"finishing", finishing},
 		{"the API's own cost", apiCalls},
 		{"the memory of the API", func() ([]figure, error) { return apiMemory(functions) }},
 		{"the memory of large uploads", func() ([]figure, error) { return uploadMemory(functions) }},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/internal/access"
+	"holdfast/internal/config"
 )
 
 // The exit statuses.
@@ -29,6 +30,7 @@ type app struct {
 	now            func() time.Time
 	http           *http.Client
 	keys           func(ctx context.Context, table string) (access.Store, error)
+	accounts       func(ctx context.Context, res config.Resources) (account, error)
 	look           time.Duration          // between two looks at a running batch, at first
 	pause          time.Duration          // before a failed read is tried again, at first
 	cache          func() (string, error) // folder for what can be lost
@@ -54,7 +56,7 @@ func run(ctx context.Context, args []string, a *app) int {
 	key := &cobra.Command{Use: "key", Short: "Manage API keys", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	key.AddCommand(a.keyCreate())
-	root.AddCommand(a.submit(), a.status(), a.cancel(), a.results(), key, a.config())
+	root.AddCommand(a.submit(), a.status(), a.cancel(), a.results(), a.events(), a.dead(), a.reclaim(), a.cost(), key, a.config())
 
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -339,6 +339,8 @@ func (c *client) adviceFor(e *apiError) string {
 		return "Check " + right
 	case e.Status == http.StatusUnauthorized:
 		return "Check " + envKey + ". A new key: holdfast key create --help"
+	case e.Code == "insufficient_permissions" && strings.Contains(e.Message, "'admin'"):
+		return "Make a key with that scope: holdfast key create --scopes submit,read,admin …"
 	case e.Code == "insufficient_permissions":
 		return "Make a key with that scope: holdfast key create --scopes submit,read …"
 	case e.Code == "file_too_large_for_direct_upload":

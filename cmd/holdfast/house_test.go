@@ -22,6 +22,7 @@ import (
 	"holdfast/internal/config"
 	"holdfast/internal/memory"
 	"holdfast/internal/openai"
+	"holdfast/internal/reap"
 	"holdfast/internal/upload"
 )
 
@@ -34,6 +35,8 @@ type house struct {
 	env  map[string]string
 	term bool
 
+	account account // whose bills are read
+
 	folder string // the user's cache
 
 	mu     sync.Mutex
@@ -44,7 +47,7 @@ type house struct {
 
 func newHouse(t *testing.T) *house {
 	h := &house{t: t, mem: memory.New(memory.Options{}), folder: t.TempDir()}
-	key, secret, err := access.New(access.Key{Tenant: "acme", Principal: "ann", Name: "cli", Scopes: []access.Scope{access.Submit, access.Read}}, time.Now())
+	key, secret, err := access.New(access.Key{Tenant: "acme", Principal: "ann", Name: "cli", Scopes: []access.Scope{access.Submit, access.Read, access.Admin}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +71,19 @@ func newHouse(t *testing.T) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ender := batch.NewEnder(h.mem.Table.Batches, h.mem.Table.Endings, h.mem.Workflow)
+	reaper, err := reap.New(reap.Ports{
+		Batches: h.mem.Table.Batches, Parts: h.mem.Table.Parts, Reaps: h.mem.Table.Reaps, Deaths: h.mem.Table.Deaths, Seals: h.mem.Table.Seals,
+		Events: h.mem.Table.Events, Queue: h.mem.Queue, Workflow: h.mem.Workflow, Ender: ender,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	api := server.New(server.Ports{
 		Keys: access.NewCache(h.mem.Table.Keys, nil), Batches: h.mem.Table.Batches, Parts: h.mem.Table.Parts, Files: h.mem.Table.Files,
 		Objects: h.mem.Objects, Links: h, Uploads: uploads,
-		Canceller: batch.NewCanceller(h.mem.Table.Batches, h.mem.Table.Endings, h.mem.Workflow),
-		Jobs:      jobs, Bridge: claims, Resends: bridge.NewResends(h.mem.Table.Sends, batch.NewID),
+		Ender: ender, Events: h.mem.Table.Events, Reaper: reaper,
+		Jobs: jobs, Bridge: claims, Resends: bridge.NewResends(h.mem.Table.Sends, batch.NewID),
 	}, settings, "inputs", nil)
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.answered(w, r) {
@@ -127,13 +138,14 @@ func (h *house) runIn(ctx context.Context, args ...string) ran {
 	var out, errs bytes.Buffer
 	code := run(ctx, args, &app{
 		stdout: &out, stderr: &errs, terminal: h.term,
-		getenv: func(name string) string { return h.env[name] },
-		now:    time.Now,
-		http:   &http.Client{},
-		keys:   func(context.Context, string) (access.Store, error) { return h.mem.Table.Keys, nil },
-		look:   time.Millisecond,
-		pause:  time.Millisecond,
-		cache:  func() (string, error) { return h.folder, nil },
+		getenv:   func(name string) string { return h.env[name] },
+		now:      time.Now,
+		http:     &http.Client{},
+		keys:     func(context.Context, string) (access.Store, error) { return h.mem.Table.Keys, nil },
+		accounts: func(context.Context, config.Resources) (account, error) { return h.account, nil },
+		look:     time.Millisecond,
+		pause:    time.Millisecond,
+		cache:    func() (string, error) { return h.folder, nil },
 	})
 	if key := h.env[envKey]; key != "" && strings.Contains(out.String()+errs.String(), key) {
 		h.t.Error("the key was printed")

@@ -131,6 +131,9 @@ func describe(b openai.Batch) string {
 	fmt.Fprintf(&s, "Batch %s: %s\n", b.ID, b.Status)
 	n := b.RequestCounts
 	row("requests", "%d: %d completed, %d failed", n.Total, n.Completed, n.Failed)
+	if b.LeaseExpired > 0 || b.DeadParts > 0 {
+		row("crashes", "%d workers died at it: %d parts stolen, about %d lines repeated, %d parts dead", b.LeaseExpired, b.Steals, b.Repeats, b.DeadParts)
+	}
 	row("endpoint", "%s", b.Endpoint)
 	row("input", "%s", b.InputFileID)
 	if b.OutputFileID != nil {

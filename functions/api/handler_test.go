@@ -78,8 +78,8 @@ func sampled(t *testing.T) (handler, *memory.Memory) {
 	return handler{server.New(server.Ports{
 		Keys: access.NewCache(mem.Table.Keys, nil), Batches: mem.Table.Batches, Parts: mem.Table.Parts, Files: mem.Table.Files,
 		Objects: mem.Objects, Links: noLinks{},
-		Canceller: batch.NewCanceller(mem.Table.Batches, mem.Table.Endings, mem.Workflow),
-		Jobs:      jobs, Bridge: claims, Resends: bridge.NewResends(mem.Table.Sends, batch.NewID),
+		Ender: batch.NewEnder(mem.Table.Batches, mem.Table.Endings, mem.Workflow),
+		Jobs:  jobs, Bridge: claims, Resends: bridge.NewResends(mem.Table.Sends, batch.NewID),
 	}, settings, "in", nil)}, mem
 }
 

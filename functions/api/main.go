@@ -13,12 +13,16 @@ import (
 	"holdfast/internal/access"
 	"holdfast/internal/aws/awsconf"
 	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/meter"
+	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/objects"
+	"holdfast/internal/aws/queue"
 	"holdfast/internal/aws/workflow"
 	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
 	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
+	"holdfast/internal/reap"
 	"holdfast/internal/upload"
 )
 
@@ -66,7 +70,19 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	if err != nil {
 		return handler{}, err
 	}
-	return handler{server.New(server.Ports{
+	counts := metrics.New("api", os.Stdout, nil)
+	ender := batch.NewEnder(table.Batches, table.Endings, machine)
+	reaper, err := reap.New(reap.Ports{
+		Batches: table.Batches, Parts: table.Parts, Reaps: table.Reaps, Deaths: table.Deaths, Seals: table.Seals, Events: table.Events,
+		Queue: queue.New(cfg, res.WorkQueueURL), Workflow: machine, Ender: ender,
+	}, &reap.Options{
+		Skew: settings.Skew, MaxAttempts: settings.MaxAttempts, DeadGrace: settings.DeadGrace,
+		Overdue: settings.Overdue, Waiting: settings.Waiting(), Observer: counts.Observer(), Log: log,
+	})
+	if err != nil {
+		return handler{}, err
+	}
+	routes := server.New(server.Ports{
 		Keys:    access.NewCache(table.Keys, nil),
 		Batches: table.Batches,
 		Parts:   table.Parts,
@@ -75,10 +91,13 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Links:   store,
 		Uploads: uploads,
 
-		Canceller: batch.NewCanceller(table.Batches, table.Endings, machine),
+		Ender:  ender,
+		Events: table.Events,
+		Reaper: reaper,
 
 		Jobs:    jobs,
 		Bridge:  claims,
 		Resends: bridge.NewResends(table.Sends, batch.NewID),
-	}, settings, res.InputsBucket, &server.Options{Log: log})}, nil
+	}, settings, res.InputsBucket, &server.Options{Log: log})
+	return handler{counted{routes, meter.NewInvocations("api", 0, getenv, log), counts}}, nil
 }

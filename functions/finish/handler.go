@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-lambda-go/lambda/messages"
 
 	"holdfast/internal/access"
+	"holdfast/internal/aws/meter"
+	"holdfast/internal/aws/metrics"
 	"holdfast/internal/batch"
 	"holdfast/internal/lease"
 )
@@ -17,6 +19,8 @@ import (
 type handler struct {
 	finisher *batch.Finisher
 	log      *slog.Logger
+	usage    meter.Invocations
+	counts   *metrics.Recorder
 }
 
 // event is what the workflow (or who sweeps up after one) asks to finish.
@@ -35,6 +39,9 @@ func (h handler) handle(ctx context.Context, ev event) (finished, error) {
 	if err := check(ev); err != nil {
 		return finished{}, h.told(ctx, ev, err)
 	}
+	ctx, end := h.usage.Start(batch.WithSubject(ctx, ev.Tenant, ev.Batch))
+	defer end(nil, batch.Subject{})
+	defer func() { h.counts.Flush(time.Now()) }()
 	b, err := h.finisher.Finish(ctx, ev.Tenant, ev.Batch, time.Now())
 	if err != nil {
 		return finished{}, h.told(ctx, ev, err)
@@ -63,6 +70,7 @@ const (
 	permanent = "Holdfast.Permanent" // the same call would fail the same way
 	transient = "Holdfast.Transient" // trouble of the moment: call again
 	draining  = "Holdfast.Draining"  // workers save what is under way: call again in a moment
+	continued = "Holdfast.Continue"  // its time was up and its progress is recorded: call again at once
 	held      = "Holdfast.Held"      // somebody else is at it: call again when its lease would have lapsed
 )
 
@@ -73,10 +81,14 @@ const (
 //	chunks don't add up (ErrConservation)            Permanent: somebody must look
 //	workers hold parts of a batch that ends early    Draining
 //	another finisher is alive, parts are not over    Held
-//	robbed (ErrLost), time is up, everything else    Transient
+//	time is up, and there is progress                Continue
+//	robbed (ErrLost), no progress, everything else   Transient
 func (h handler) told(ctx context.Context, ev event, err error) error {
 	name, level := transient, slog.LevelError
+	out, timeUp := errors.AsType[*batch.OutOfTimeError](err)
 	switch {
+	case timeUp && out.Saved:
+		name, level = continued, slog.LevelInfo
 	case errors.Is(err, errEvent), errors.Is(err, batch.ErrNotFound), errors.Is(err, batch.ErrStatus), errors.Is(err, batch.ErrConservation):
 		name = permanent
 	case errors.Is(err, batch.ErrDraining):

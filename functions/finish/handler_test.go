@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -113,6 +114,28 @@ func TestErrorsHaveNames(t *testing.T) {
 				t.Errorf("log: %s", log)
 			}
 		})
+	}
+}
+
+// A call that ran out of time goes on only if it got somewhere: one that didn't
+// is trouble, of which the workflow has enough after a few times.
+func TestOutOfTime(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&batch.OutOfTimeError{Line: 7_000_000, Saved: true}, continued},
+		{&batch.OutOfTimeError{Line: 7_000_000}, transient},
+	} {
+		ev := sample(t)
+		h, _, log := house(t, ev, batch.Batch{}, nil)
+		err := h.told(t.Context(), ev, fmt.Errorf("finish: %w", c.err))
+		if named, ok := errors.AsType[messages.InvokeResponse_Error](err); !ok || named.Type != c.want || !strings.Contains(named.Message, "7000000") {
+			t.Errorf("%v is named %+v, want %s", c.err, err, c.want)
+		}
+		if level := `"level":"INFO"`; strings.Contains(log.String(), level) != (c.want == continued) {
+			t.Errorf("log: %s", log)
+		}
 	}
 }
 

@@ -6,17 +6,21 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"holdfast/internal/aws/awsconf"
 	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/meter"
+	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/objects"
 	"holdfast/internal/batch"
 	"holdfast/internal/config"
 )
 
 func main() {
+	debug.SetGCPercent(batch.FinisherGC)
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
 	h, err := wire(context.Background(), os.Getenv, log)
 	if err != nil {
@@ -40,6 +44,7 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	}
 	table := dynamo.Open(cfg, res.Table)
 	store := objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket})
+	counts := metrics.New("finish", os.Stdout, nil)
 	finisher, err := batch.NewFinisher(batch.FinisherPorts{
 		Batches: table.Batches,
 		Endings: table.Endings,
@@ -53,10 +58,11 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Skew:       settings.Skew,
 		Drain:      settings.Drain,
 		FileExpiry: settings.FileExpiry,
+		Observer:   counts.Observer(),
 		Log:        log,
 	})
 	if err != nil {
 		return handler{}, err
 	}
-	return handler{finisher: finisher, log: log}, nil
+	return handler{finisher: finisher, log: log, counts: counts, usage: meter.NewInvocations("finish", 0, getenv, log)}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func house(t *testing.T, ev event, input string, f *memory.Faults) (handler, *me
 	mem.Table.SeedBatch(batch.Batch{Tenant: ev.Tenant, ID: ev.Batch, Status: batch.Validating, Endpoint: "/v1/embeddings",
 		Input: batch.Input{FileID: "file-1", Object: o}, CreatedAt: time.Now(), Deadline: time.Now().Add(time.Hour)})
 	view := mem.With(f)
-	planner, err := batch.NewPlanner(view.Table.Batches, view.Table.Parts, view.Objects, &batch.PlannerOptions{PartLines: 2})
+	planner, err := batch.NewPlanner(view.Table.Batches, view.Table.Parts, view.Objects, "results", &batch.PlannerOptions{PartLines: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +54,15 @@ func line(id string) string {
 	return `{"custom_id":"` + id + `","method":"POST","url":"/v1/embeddings","body":{"model":"m"}}` + "\n"
 }
 
+// wide is an input of 41 parts.
+func wide(id string) string {
+	var input strings.Builder
+	for n := range 2*batch.InlineParts + 1 {
+		input.WriteString(line(id + strconv.Itoa(n)))
+	}
+	return input.String()
+}
+
 func TestSample(t *testing.T) {
 	ev := sample(t)
 	h, _, _ := house(t, ev, line("a")+line("b")+line("c"), nil)
@@ -62,10 +72,38 @@ func TestSample(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, _ := json.Marshal(out)
-		want := `{"v":1,"tenant":"acme","batch":"` + ev.Batch + `","status":"planned","parts":[{"part":0},{"part":1}]}`
+		want := `{"v":1,"tenant":"acme","batch":"` + ev.Batch + `","status":"planned","parts":[{"part":0},{"part":1}],"wide":false}`
 		if string(got) != want {
 			t.Errorf("answer %s, want %s", got, want)
 		}
+	}
+}
+
+// A wide plan is in an object, if the workflow says that it reads one. An
+// execution from before that was possible gets its parts in the list.
+func TestWidePlan(t *testing.T) {
+	ev := sample(t)
+	if !ev.Wide {
+		t.Error("the sample is an old workflow's")
+	}
+	h, mem, _ := house(t, ev, wide("w"), nil)
+	out, err := h.handle(t.Context(), ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := json.Marshal(out)
+	key := batch.PlanKey(ev.Tenant, ev.Batch)
+	want := `{"v":1,"tenant":"acme","batch":"` + ev.Batch + `","status":"planned","parts":[],"wide":true,"plan":{"bucket":"results","key":"` + key + `"}}`
+	if string(got) != want {
+		t.Errorf("answer %s, want %s", got, want)
+	}
+	if list := mem.Objects.Bytes("results", key); bytes.Count(list, []byte("\n")) != 41 || !bytes.HasPrefix(list, []byte(`{"part":0}`+"\n"+`{"part":1}`+"\n")) {
+		t.Errorf("list %s", list)
+	}
+	ev.Wide = false
+	out, err = h.handle(t.Context(), ev)
+	if err != nil || out.Wide || out.Plan != nil || len(out.Parts) != 41 || out.Parts[40].Part != 40 {
+		t.Errorf("%+v, %v: an old workflow must get its parts", out, err)
 	}
 }
 
@@ -129,6 +167,7 @@ func TestErrorsHaveNames(t *testing.T) {
 		{"no batch", func(ev *event) { ev.Batch = "" }, nil, permanent},
 		{"unknown batch", func(ev *event) { ev.Batch = batch.NewID() }, nil, permanent},
 		{"throttled", func(*event) {}, func(f *memory.Faults) { f.Before("Batches.Get", 0, memory.Fail(throttled)) }, transient},
+		{"parts not listed", func(*event) {}, func(f *memory.Faults) { f.Before("Objects.Put", 0, memory.Fail(throttled)) }, transient},
 		{"parts not inserted", func(*event) {}, func(f *memory.Faults) { f.Before("Parts.Insert", 0, memory.Fail(throttled)) }, transient},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -137,7 +176,7 @@ func TestErrorsHaveNames(t *testing.T) {
 				c.faults(f)
 			}
 			ev := sample(t)
-			h, _, log := house(t, ev, line("PLANTED"), f)
+			h, _, log := house(t, ev, wide("PLANTED"), f)
 			c.change(&ev)
 			_, err := h.handle(t.Context(), ev)
 			named, ok := errors.AsType[messages.InvokeResponse_Error](err)

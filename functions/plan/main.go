@@ -7,11 +7,13 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"holdfast/internal/aws/awsconf"
 	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/meter"
 	"holdfast/internal/aws/objects"
 	"holdfast/internal/batch"
 	"holdfast/internal/config"
@@ -24,6 +26,7 @@ func main() {
 		log.Error("can't start", "error", err)
 		os.Exit(1)
 	}
+	debug.SetGCPercent(batch.PlanGCPercent)
 	lambda.Start(h.handle)
 }
 
@@ -40,16 +43,18 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		return handler{}, err
 	}
 	table := dynamo.Open(cfg, res.Table)
-	planner, err := batch.NewPlanner(table.Batches, table.Parts, objects.New(cfg, nil), &batch.PlannerOptions{
+	store := objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket})
+	planner, err := batch.NewPlanner(table.Batches, table.Parts, store, res.ResultsBucket, &batch.PlannerOptions{
 		Lines:     settings.FileLines,
 		Bytes:     settings.FileBytes,
 		LineBytes: int(settings.LineBytes),
 		Nesting:   settings.Nesting,
 		PartLines: settings.PartLines,
+		Overdue:   settings.Overdue,
 		Log:       log,
 	})
 	if err != nil {
 		return handler{}, err
 	}
-	return handler{planner: planner, log: log}, nil
+	return handler{planner: planner, log: log, usage: meter.NewInvocations("plan", 0, getenv, log)}, nil
 }

@@ -8,13 +8,17 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"holdfast/internal/aws/meter"
+	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/queue"
 	"holdfast/internal/batch"
 )
 
 type handler struct {
-	run func(ctx context.Context, d batch.Delivery, until time.Time) batch.Outcome
-	log *slog.Logger
+	run    func(ctx context.Context, d batch.Delivery, until time.Time) batch.Outcome
+	log    *slog.Logger
+	usage  meter.Invocations
+	counts *metrics.Recorder
 }
 
 // localLife is how long a run may take where nobody ends it.
@@ -31,6 +35,7 @@ const localLife = 15 * time.Minute
 // No error is ever returned: it would fail all of the messages, and the Runner
 // has said what becomes of each.
 func (h handler) handle(ctx context.Context, ev events.SQSEvent) (events.SQSEventResponse, error) {
+	defer func() { h.counts.Flush(time.Now()) }()
 	until, ok := ctx.Deadline()
 	if !ok {
 		until = time.Now().Add(localLife)
@@ -54,7 +59,9 @@ func (h handler) one(ctx context.Context, m events.SQSMessage, until time.Time) 
 		return false
 	}
 	began := time.Now()
-	o := h.run(ctx, d, until)
+	counted, end := h.usage.Start(ctx)
+	o := h.run(counted, d, until)
+	end(o.Lines, batch.Subject{})
 	level := slog.LevelInfo
 	if !o.Ack {
 		level = slog.LevelWarn

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,9 @@ func TestWire(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	if h, err := wire(t.Context(), getenv, log); err != nil || h.run == nil {
 		t.Errorf("%v", err)
+	}
+	if limit := debug.SetMemoryLimit(-1); limit < 460<<20 || limit > 461<<20 {
+		t.Errorf("the collector's limit is %d bytes, want nine tenths of 512 MiB", limit)
 	}
 	env["HOLDFAST_LEASE"], env[config.EnvUpstreamURL], env[config.EnvTable] = "soon", "model", ""
 	_, err := wire(t.Context(), getenv, log)

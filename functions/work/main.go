@@ -7,12 +7,15 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"holdfast/internal/aws/awsconf"
 	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/meter"
+	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/objects"
 	"holdfast/internal/aws/queue"
 	"holdfast/internal/aws/secrets"
@@ -40,6 +43,10 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	if err := errors.Join(err, resErr); err != nil {
 		return handler{}, err
 	}
+	// What is live is half of the memory at most (config's relation), and the
+	// collector lets the heap double before it begins: at the largest replies that
+	// would meet the function's end. Near the limit it begins earlier instead.
+	debug.SetMemoryLimit(int64(settings.WorkMemory) << 20 / 10 * 9)
 	cfg, err := awsconf.Load(ctx)
 	if err != nil {
 		return handler{}, err
@@ -55,23 +62,30 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		},
 		ReplyBytes:  settings.ReplyBytes,
 		Timeout:     settings.LineTimeout,
-		Connections: settings.Concurrency,
+		Connections: settings.ConcurrencyCeiling,
 	})
 	if err != nil {
 		return handler{}, err
 	}
 	table := dynamo.Open(cfg, res.Table)
+	counts := metrics.New("work", os.Stdout, &metrics.Options{AtOnce: true})
 	runner, err := batch.NewRunner(batch.RunnerPorts{
 		Batches:  table.Batches,
+		Parts:    table.Parts,
 		Claims:   table.Claims,
+		Steals:   table.Claims,
+		Deaths:   table.Deaths,
+		Events:   table.Events,
 		Objects:  objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket}),
 		Queue:    queue.New(cfg, res.WorkQueueURL),
 		Workflow: workflow.New(cfg, ""), // reports go by token and need no state machine
-		Model:    model,
+		Model:    meter.Model{Model: model},
 		Log:      log,
 		Results:  res.ResultsBucket,
 	}, &batch.RunnerOptions{
 		Concurrency:     settings.Concurrency,
+		Floor:           settings.ConcurrencyFloor,
+		Ceiling:         settings.ConcurrencyCeiling,
 		CheckpointLines: settings.CheckpointLines,
 		CheckpointEvery: settings.CheckpointEvery,
 		CheckpointBytes: settings.CheckpointBytes,
@@ -85,9 +99,12 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		RetryBudget:     settings.RetryBudget,
 		LongWait:        settings.LongWait,
 		MaxAttempts:     settings.MaxAttempts,
+		DeadGrace:       settings.DeadGrace,
+		Overdue:         settings.Overdue,
+		Observer:        counts.Observer(),
 	})
 	if err != nil {
 		return handler{}, err
 	}
-	return handler{run: runner.Run, log: log}, nil
+	return handler{run: runner.Run, log: log, counts: counts, usage: meter.NewInvocations("work", settings.ConcurrencyCeiling, getenv, log)}, nil
 }

@@ -23,7 +23,7 @@ type Scope string
 const (
 	Submit Scope = "submit" // upload files, create batches
 	Read   Scope = "read"   // see the tenant's files, batches and results
-	Admin  Scope = "admin"  // manage the tenant's keys
+	Admin  Scope = "admin"  // see and redrive the tenant's dead parts, reclaim, manage its keys
 )
 
 // Scopes lists every scope, in the order people are shown.

@@ -7,10 +7,6 @@ import (
 	"holdfast/internal/openai"
 )
 
-// FormatVersion is the `v` of the items and messages this code writes. Code
-// must read every version up to its own and refuse a higher one.
-const FormatVersion = 1
-
 // Status is what a batch is doing, as stored. The wire's `cancelling` is not
 // stored: it is an in_progress or finalizing batch whose Ending is Cancelled.
 type Status string
@@ -59,6 +55,7 @@ type Batch struct {
 	ExpiredAt    time.Time
 	CancelledAt  time.Time
 	Deadline     time.Time // CreatedAt + window
+	Due          time.Time // when the reaper should look at it; zero at creation: at the deadline; zero when over: never
 
 	Parts int    // set by Start
 	Lines int64  // accepted requests, set by Start
@@ -67,15 +64,18 @@ type Batch struct {
 	// Frozen by Close; while the batch runs, counts are the sum over its parts.
 	Counts       Counts
 	Usage        openai.Usage
+	Troubles     Troubles
 	OutputFileID string // "" when no line succeeded
 	ErrorFileID  string // "" when no line failed
 
-	Errors []openai.BatchError // why validation refused it: at most 100
+	Overruns int                 // plannings that their time was too short for
+	Errors   []openai.BatchError // why validation refused it: at most 100
 
 	Workflow       string      // name of the execution last started for it
 	Finalizer      lease.Token // who assembles the results
 	FinalizerUntil time.Time
-	Ver            int64 // one higher at every write
+	Progress       Progress // how far the results are assembled; it stays when they are
+	Ver            int64    // one higher at every write
 }
 
 // Input names the bytes a batch runs on, pinned: an object overwritten or
@@ -89,6 +89,26 @@ type Input struct {
 // batch that got past validation Completed + Failed = Total (promise 1).
 type Counts struct {
 	Total, Completed, Failed int64
+}
+
+// Troubles are what befell a batch's parts on the way, summed over them. No line
+// was lost for any of it.
+type Troubles struct {
+	Lapses  int64 // leases that ended without their holder's word
+	Steals  int64 // of those, parts that a worker took over itself
+	Repeats int64 // lines that may have been sent again for that (see Part.Begun)
+	Dead    int64 // parts that are dead, or were when they were sealed
+}
+
+// Add counts a part's in.
+func (t Troubles) Add(p Part) Troubles {
+	t.Lapses += int64(p.Lapses)
+	t.Steals += int64(p.Steals)
+	t.Repeats += int64(p.Repeats)
+	if !p.DeadAt.IsZero() {
+		t.Dead++
+	}
+	return t
 }
 
 // Object names one stored object, and which bytes under that name.

@@ -142,6 +142,10 @@ func (c *Creator) Start(ctx context.Context, b Batch) error {
 	return nil
 }
 
+// firstLook is when the reaper first looks at a batch: whether its workflow has
+// started at all.
+const firstLook = 90 * time.Second
+
 // check turns the request into the batch it asks for.
 func (c *Creator) check(ctx context.Context, r Request, now time.Time) (Batch, error) {
 	if r.Tenant == "" || r.Submitter == "" {
@@ -184,7 +188,7 @@ func (c *Creator) check(ctx context.Context, r Request, now time.Time) (Batch, e
 		Submitter: r.Submitter, RequestID: r.RequestID, Endpoint: r.Endpoint,
 		Input: Input{FileID: f.ID, Object: f.Object}, Window: r.Window,
 		Metadata: maps.Clone(r.Metadata), OutputExpiry: r.OutputExpiry,
-		CreatedAt: at, Deadline: at.Add(window), Workflow: r.ID,
+		CreatedAt: at, Deadline: at.Add(window), Due: at.Add(min(window, firstLook)), Workflow: r.ID,
 	}, nil
 }
 

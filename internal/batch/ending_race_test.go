@@ -30,7 +30,7 @@ func cancelRig(t *testing.T) *rig {
 
 // cancel is somebody else's, on stores without faults.
 func (r *rig) cancel() error {
-	_, err := batch.NewCanceller(r.m.Table.Batches, r.m.Table.Endings, r.m.Workflow).Cancel(r.t.Context(), tenant, batchID, time.Now())
+	_, err := batch.NewEnder(r.m.Table.Batches, r.m.Table.Endings, r.m.Workflow).Cancel(r.t.Context(), tenant, batchID, time.Now())
 	return err
 }
 

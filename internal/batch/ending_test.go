@@ -166,7 +166,7 @@ func TestWritesInTheLastInstant(t *testing.T) {
 			return errors.Join(e.checkpoint(c, past, 3), e.checkpoint(c, past, 6), e.checkpoint(c, past, 1, 9))
 		},
 		"heartbeat": func(e *ended, c batch.Claim) error {
-			return e.w.truth.Table.Claims.Heartbeat(e.t.Context(), c, past.Add(time.Second), wNow)
+			return e.w.truth.Table.Claims.Heartbeat(e.t.Context(), c, 0, past.Add(time.Second), wNow)
 		},
 		"the rest and finish": func(e *ended, c batch.Claim) error {
 			return errors.Join(e.checkpoint(c, past, 1, 2, 3, 4, 5, 6, 7, 8, 9), e.w.truth.Table.Claims.Finish(e.t.Context(), c, 10, wNow))
@@ -204,7 +204,7 @@ func TestSealOfAPartThatNeverStandsStill(t *testing.T) {
 	c := e.hold(0, past)
 	e.end(batch.Cancelled, wNow)
 	w.restart().Before("Seals.Seal", 0, func(context.Context, memory.Point) error {
-		return w.truth.Table.Claims.Heartbeat(t.Context(), c, past, wNow)
+		return w.truth.Table.Claims.Heartbeat(t.Context(), c, 0, past, wNow)
 	})
 	_, err := w.finisher(nil).Finish(t.Context(), wTenant, e.ID, wNow)
 	if !errors.Is(err, batch.ErrStale) || w.batch(e.ID).Status != batch.InProgress {

@@ -101,8 +101,20 @@ func (e *ended) end(how batch.Status, at time.Time) {
 	}
 }
 
-// expect checks the closed batch: every line once, in one file, in its order.
+// expect checks the closed batch, and that nothing else is left of it.
 func (e *ended) expect(how batch.Status) {
+	e.t.Helper()
+	e.expectFiles(how)
+	if left := e.w.chunks(); len(left) > 0 {
+		e.t.Errorf("chunks are left: %v", left)
+	}
+	if open := e.w.truth.Objects.OpenUploads(); len(open) > 0 {
+		e.t.Errorf("uploads are left: %v", open)
+	}
+}
+
+// expectFiles checks the closed batch: every line once, in one file, in its order.
+func (e *ended) expectFiles(how batch.Status) {
 	e.t.Helper()
 	want := map[string][]byte{}
 	var counts batch.Counts
@@ -142,12 +154,6 @@ func (e *ended) expect(how batch.Status) {
 		if !p.Over() {
 			e.t.Errorf("part %d is %s", p.N, p.State)
 		}
-	}
-	if left := e.w.chunks(); len(left) > 0 {
-		e.t.Errorf("chunks are left: %v", left)
-	}
-	if open := e.w.truth.Objects.OpenUploads(); len(open) > 0 {
-		e.t.Errorf("uploads are left: %v", open)
 	}
 }
 

@@ -31,8 +31,14 @@ var (
 	ErrOver = errors.New("part is over")
 	// ErrDead: the part is dead and waits for a redrive.
 	ErrDead = errors.New("part is dead")
+	// ErrAlive: the part is neither dead nor due to be: it can be claimed, or is held.
+	ErrAlive = errors.New("part is alive")
 	// ErrExhausted: the part is pending but has had its attempts.
 	ErrExhausted = errors.New("part has had its attempts")
+	// ErrMessage: a message is not one that this program understands. It is never
+	// thrown away: a newer program may understand it, and if none does it ends in
+	// the dead-letter queue.
+	ErrMessage = errors.New("message not understood")
 	// ErrStale: the item was written since the version that was read; read again.
 	ErrStale = errors.New("item was written since it was read")
 	// ErrEmpty: the queue has nothing to receive now.
@@ -41,10 +47,12 @@ var (
 
 // HeldError is lease.ErrHeld with what a caller needs to come back or to
 // steal: until when the lease runs, by the holder's clock, and the version
-// seen.
+// seen, and of a part what its holder left behind, should it have lapsed.
 type HeldError struct {
 	Until time.Time
 	Ver   int64
+	Owner lease.Token
+	Begun int // as in Part
 }
 
 // Error says until when the part is held.

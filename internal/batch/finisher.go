@@ -2,15 +2,13 @@ package batch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"holdfast/internal/lease"
-	"holdfast/internal/openai"
 )
 
 var (
@@ -18,9 +16,26 @@ var (
 	// nothing to assemble. Come again later.
 	ErrPartsOpen = errors.New("parts are not over yet")
 	// ErrOutOfTime says that finishing was broken off because the caller's time
-	// is nearly up. Everything stands as before; call again.
+	// is nearly up. What was recorded until then counts; call again.
 	ErrOutOfTime = errors.New("time is nearly up")
 )
+
+// OutOfTimeError is ErrOutOfTime with what the call came to.
+type OutOfTimeError struct {
+	Line  int64 // the next call goes on there, batch-wide from 0
+	Saved bool  // this call recorded progress; if not, the next may do no better
+}
+
+// Error says where the next call goes on.
+func (e *OutOfTimeError) Error() string {
+	if !e.Saved {
+		return fmt.Sprintf("%v: at line %d, as before", ErrOutOfTime, e.Line)
+	}
+	return fmt.Sprintf("%v: to be continued at line %d", ErrOutOfTime, e.Line)
+}
+
+// Unwrap makes errors.Is(err, ErrOutOfTime) true.
+func (e *OutOfTimeError) Unwrap() error { return ErrOutOfTime }
 
 // PartsOpenError is ErrPartsOpen with how many they are and which come first.
 type PartsOpenError struct {
@@ -60,16 +75,36 @@ type FinisherOptions struct {
 	// 0: 30 days.
 	FileExpiry time.Duration
 
-	// Margin of the context's deadline is kept for cleaning up; 0: 10 s.
+	// Margin of the context's deadline is kept for cleaning up, and as much again
+	// for recording how far it came; 0: 10 s.
 	Margin time.Duration
 
+	// SaveBytes of results, or SaveEvery, are what is assembled between two records
+	// of progress, and so what a death repeats at most; 0: 256 MiB, 60 s.
+	SaveBytes int64
+	SaveEvery time.Duration
+
 	// PieceBytes is the size of an upload's pieces, unless the results are so
-	// large that 9,000 pieces would not hold them; 0: 8 MiB, at least 5 MiB. Up
+	// large that 9,000 pieces would not hold them; 0: 8 MiB, at least LeastPiece. Up
 	// to four pieces are held in memory.
 	PieceBytes int
 
-	Log *slog.Logger // nil: nothing is logged
+	// LeastPiece is the least that the store takes as a piece; 0: 5 MiB, S3's.
+	LeastPiece int
+
+	// HeldBytes of chunks are held in memory while they are merged; 0: 12 MiB. A part
+	// that is more than half of it is read through buffers.
+	HeldBytes int
+
+	Observer Observer     // nil: nobody is told
+	Log      *slog.Logger // nil: nothing is logged
 }
+
+// FinisherGC is the garbage collector's target (GOGC) for a process that finishes.
+// Most of what such a process holds is a few large buffers, which cost nothing to
+// mark: collecting four times as often as by default is cheap, and memory stays a
+// quarter above what is live and not twice that.
+const FinisherGC = 25
 
 // Finisher assembles the results of batches whose parts are over.
 type Finisher struct {
@@ -90,15 +125,19 @@ func NewFinisher(ports FinisherPorts, bucket string, o *FinisherOptions) (*Finis
 	orDefault(&f.o.Drain, 2*time.Minute)
 	orDefault(&f.o.FileExpiry, 30*24*time.Hour)
 	orDefault(&f.o.Margin, 10*time.Second)
+	orDefault(&f.o.SaveBytes, 256<<20)
+	orDefault(&f.o.SaveEvery, time.Minute)
 	orDefault(&f.o.PieceBytes, 8<<20)
+	orDefault(&f.o.LeastPiece, 5<<20)
+	orDefault(&f.o.HeldBytes, heldBytes)
 	if f.o.Log == nil {
 		f.o.Log = slog.New(slog.DiscardHandler)
 	}
-	if f.o.Lease < 4*time.Millisecond || f.o.Skew < 0 || f.o.Drain < 0 || f.o.FileExpiry < 0 || f.o.Margin < 0 {
-		return nil, fmt.Errorf("finisher: a time is out of bounds: %+v", f.o)
+	if f.o.Lease < 4*time.Millisecond || f.o.Skew < 0 || f.o.Drain < 0 || f.o.FileExpiry < 0 || f.o.Margin < 0 || f.o.SaveEvery < 0 || f.o.SaveBytes < 0 || f.o.HeldBytes < 0 {
+		return nil, fmt.Errorf("finisher: a time or size is out of bounds: %+v", f.o)
 	}
-	if f.o.PieceBytes < 5<<20 {
-		return nil, fmt.Errorf("finisher: pieces of %d bytes; stores take none below 5 MiB", f.o.PieceBytes)
+	if f.o.PieceBytes < max(f.o.LeastPiece, 1) {
+		return nil, fmt.Errorf("finisher: pieces of %d bytes; the store takes none below %d", f.o.PieceBytes, f.o.LeastPiece)
 	}
 	return f, nil
 }
@@ -114,15 +153,18 @@ func NewFinisher(ports FinisherPorts, bucket string, o *FinisherOptions) (*Finis
 // checkpointed by then are in the files as ever; every other line is in the error
 // file as batch_cancelled or batch_expired, under its own id, in its place.
 //
-// Whatever it broke off at, Finish again does the rest. Two finishers at once are
-// harmless: the table lets one of them close. What the other may still complete
-// has the same key and the same bytes, because chunks of a part that is over
-// don't change, a merge has one result only, and nothing of the finisher (time,
-// token, size of a piece) gets into a file. And nothing is completed before the
-// proof, so a finisher whose chunks were deleted under it completes nothing.
+// Whatever it broke off at, Finish again does the rest, from the progress that was
+// recorded last: at most SaveBytes or SaveEvery before. That is also how it ends
+// inside the caller's time, however much there is. Two finishers at once are
+// harmless: the table lets one of them record and close. What the other may still
+// store has the same names and the same bytes, because chunks of a part that is
+// over don't change, a merge has one result only, the size of a piece is recorded,
+// and nothing else of the finisher (time, token) gets into a file. And nothing is
+// completed before the proof, so a finisher whose chunks were deleted under it
+// completes nothing.
 //
 // Errors: [ErrNotFound] (no such batch), [*HeldError] (another finisher is alive: come again when it would have
-// lapsed), [ErrDraining] (in a moment), [ErrPartsOpen] and [ErrOutOfTime] (come again), [ErrStatus] (still
+// lapsed), [ErrDraining] (in a moment), [ErrPartsOpen] and [*OutOfTimeError] (come again), [ErrStatus] (still
 // validating), [ErrConservation] (don't: look), lease.ErrLost (robbed: come again
 // and see it closed); everything else is trouble of the moment.
 func (f *Finisher) Finish(ctx context.Context, tenant, id string, now time.Time) (Batch, error) {
@@ -152,7 +194,7 @@ func (f *Finisher) finish(ctx context.Context, tenant, id string, now time.Time)
 			return b, err
 		}
 	}
-	bytes, err := f.survey(ctx, b)
+	bytes, troubles, err := f.survey(ctx, b)
 	if err != nil {
 		return b, err
 	}
@@ -176,8 +218,15 @@ func (f *Finisher) finish(ctx context.Context, tenant, id string, now time.Time)
 		}
 		return b, fmt.Errorf("take the right to assemble: %w", err)
 	}
-	closed, err := f.hold(ctx, b, tok, clock, func(ctx context.Context) (Closed, error) { return f.assemble(ctx, b, bytes) })
+	var stop atomic.Bool
+	a := f.newAssembly(b, tok, bytes, clock, &stop)
+	closed, err := f.hold(ctx, b, tok, clock, &stop, a.run)
+	if errors.Is(err, ErrOutOfTime) {
+		f.o.Log.InfoContext(ctx, "to be continued", "tenant", tenant, "batch", id, "line", a.stored.Line, "saved", a.saved, "why", err)
+		err = &OutOfTimeError{Line: a.stored.Line, Saved: a.saved}
+	}
 	if err == nil {
+		closed.Troubles = troubles
 		err = tryAgain(ctx, func() (err error) {
 			b, err = f.Endings.Close(ctx, tenant, id, tok, closed, clock())
 			return err
@@ -186,6 +235,8 @@ func (f *Finisher) finish(ctx context.Context, tenant, id string, now time.Time)
 	if err != nil {
 		return f.failed(ctx, tenant, id, tok, clock(), err)
 	}
+	f.o.Observer.Add(MetricBatches, 1)
+	f.o.Observer.Add(MetricBatchAge, clock().Sub(b.CreatedAt).Seconds())
 	f.o.Log.InfoContext(ctx, "closed", "tenant", tenant, "batch", id, "status", string(b.Status),
 		"lines", b.Counts.Total, "completed", b.Counts.Completed, "failed", b.Counts.Failed, "took", time.Since(began))
 	return b, nil
@@ -232,8 +283,9 @@ func (f *Finisher) decide(ctx context.Context, b Batch, now time.Time) (Batch, e
 
 // survey looks at all parts before anything is written: every one is over, and
 // together they are the lines of the batch. It returns the size of all chunks
-// and of what lines without a result get, which no file can exceed.
-func (f *Finisher) survey(ctx context.Context, b Batch) (bytes int64, err error) {
+// and of what lines without a result get, which no file can exceed, and what
+// befell the parts.
+func (f *Finisher) survey(ctx context.Context, b Batch) (bytes int64, troubles Troubles, err error) {
 	var (
 		open  PartsOpenError
 		n     int
@@ -241,10 +293,10 @@ func (f *Finisher) survey(ctx context.Context, b Batch) (bytes int64, err error)
 	)
 	for p, err := range f.Parts.All(ctx, b.Tenant, b.ID) {
 		if err != nil {
-			return 0, fmt.Errorf("read the parts: %w", err)
+			return 0, troubles, fmt.Errorf("read the parts: %w", err)
 		}
 		if p.N != n || p.FirstLine != lines {
-			return 0, &ConservationError{PartKey: PartKey{b.Tenant, b.ID, n}, Line: lines, What: fmt.Sprintf("part %d with first line %d comes next", p.N, p.FirstLine)}
+			return 0, troubles, &ConservationError{PartKey: PartKey{b.Tenant, b.ID, n}, Line: lines, What: fmt.Sprintf("part %d with first line %d comes next", p.N, p.FirstLine)}
 		}
 		n, lines = n+1, lines+int64(p.Lines)
 		if !p.Over() {
@@ -256,115 +308,13 @@ func (f *Finisher) survey(ctx context.Context, b Batch) (bytes int64, err error)
 			bytes += c.Bytes
 		}
 		bytes += maxUnsent * int64(max(p.Lines-p.Processed, 0))
+		troubles = troubles.Add(p)
 	}
 	switch {
 	case n != b.Parts || lines != b.Lines:
-		return 0, &ConservationError{PartKey: PartKey{b.Tenant, b.ID, n}, Line: -1, What: fmt.Sprintf("%d parts hold %d lines, the batch has %d and %d", n, lines, b.Parts, b.Lines)}
+		return 0, troubles, &ConservationError{PartKey: PartKey{b.Tenant, b.ID, n}, Line: -1, What: fmt.Sprintf("%d parts hold %d lines, the batch has %d and %d", n, lines, b.Parts, b.Lines)}
 	case open.Count > 0:
-		return 0, &open
+		return 0, troubles, &open
 	}
-	return bytes, nil
-}
-
-// hold does the work while it renews the right to assemble, and breaks it off
-// when the right is lost or the time is nearly up.
-func (f *Finisher) hold(ctx context.Context, b Batch, tok lease.Token, clock func() time.Time, work func(context.Context) (Closed, error)) (Closed, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if deadline, ok := ctx.Deadline(); ok {
-		stop := time.AfterFunc(time.Until(deadline)-f.o.Margin, func() { cancel(ErrOutOfTime) })
-		defer stop.Stop()
-	}
-	beating := make(chan struct{})
-	go func() {
-		defer close(beating)
-		beat := time.NewTicker(f.o.Lease / 4)
-		defer beat.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-beat.C:
-			}
-			at := clock()
-			err := f.Endings.Hold(ctx, b.Tenant, b.ID, tok, at.Add(f.o.Lease), at)
-			if errors.Is(err, lease.ErrLost) {
-				cancel(err)
-			} else if err != nil && ctx.Err() == nil {
-				// The next one may succeed; if none does we are robbed, and Close says so.
-				f.o.Log.WarnContext(ctx, "finalizer heartbeat failed", "tenant", b.Tenant, "batch", b.ID, "error", err)
-			}
-		}
-	}()
-	c, err := work(ctx)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = fmt.Errorf("%w (%w)", cause, err)
-	}
-	// A heartbeat under way must not come after what we do next: giving back.
-	cancel(nil)
-	<-beating
-	return c, err
-}
-
-// giveBack ends the right to assemble early, so that the next try needs not wait
-// for it to lapse. Best effort: if it fails, the next one waits.
-func (f *Finisher) giveBack(ctx context.Context, tenant, id string, tok lease.Token, now time.Time) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cleanup())
-	defer cancel()
-	// Lapsed by every clock that is not further off than it may be.
-	lapsed := now.Add(-2*f.o.Skew - time.Second)
-	if err := f.Endings.Hold(ctx, tenant, id, tok, lapsed, now); err != nil && !errors.Is(err, lease.ErrLost) {
-		f.o.Log.WarnContext(ctx, "finalizer was not given back", "tenant", tenant, "batch", id, "error", err)
-	}
-}
-
-// cleanup is how long an undone thing may take to be put away.
-func (f *Finisher) cleanup() time.Duration { return max(f.o.Margin/3, time.Second) }
-
-// record writes the file's record. Its id and its times come from the batch, so
-// that whoever writes it again writes the same.
-func (f *Finisher) record(ctx context.Context, b Batch, kind string, o Object) (string, error) {
-	life := b.OutputExpiry
-	if life == 0 {
-		life = f.o.FileExpiry
-	}
-	file := File{
-		Tenant: b.Tenant, ID: ResultFileID(b.ID, kind), Purpose: openai.PurposeBatchOutput,
-		Filename: b.ID + "_" + kind + ".jsonl",
-		// Neither version nor ETag: whoever wrote the object last, its bytes are these.
-		Object:    Object{Bucket: o.Bucket, Key: o.Key, Bytes: o.Bytes},
-		CreatedAt: b.FinalizingAt, ExpiresAt: b.FinalizingAt.Add(life),
-	}
-	err := f.Files.Put(ctx, file)
-	if errors.Is(err, ErrExists) {
-		// Written by a finisher whose default expiry was another. It stays.
-		var stored File
-		stored, err = f.Files.Get(ctx, file.Tenant, file.ID)
-		if err == nil && (stored.Object != file.Object || stored.Purpose != file.Purpose) {
-			err = fmt.Errorf("%w: as another file", ErrExists)
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("record %s: %w", file.Filename, err)
-	}
-	return file.ID, nil
-}
-
-// The result files of a batch.
-const (
-	OutputFile   = "output"
-	ErrorFile    = "error"
-	ReceiptsFile = "receipts"
-)
-
-// ResultFileID is the id of a batch's output or error file: the same, whoever
-// makes it.
-func ResultFileID(batch, kind string) string {
-	sum := sha256.Sum256([]byte("holdfast result file\n" + batch + "\n" + kind))
-	return "file-" + hex.EncodeToString(sum[:12])
-}
-
-// ResultKey is the key of a batch's result file in the results bucket.
-func ResultKey(tenant, batch, kind string) string {
-	return tenant + "/out/" + batch + "_" + kind + ".jsonl"
+	return bytes, troubles, nil
 }

@@ -302,6 +302,7 @@ func TestFinishHeldByAnother(t *testing.T) {
 func TestFinisherOptions(t *testing.T) {
 	for name, o := range map[string]*batch.FinisherOptions{
 		"small pieces": {PieceBytes: 1 << 20}, "negative skew": {Skew: -1}, "no lease to speak of": {Lease: 1}, "negative margin": {Margin: -1}, "negative expiry": {FileExpiry: -1},
+		"negative saves": {SaveBytes: -1}, "negative pauses": {SaveEvery: -1}, "negative memory": {HeldBytes: -1}, "smaller than the store takes": {PieceBytes: 10, LeastPiece: 11},
 	} {
 		if _, err := batch.NewFinisher(batch.FinisherPorts{}, wResults, o); err == nil {
 			t.Errorf("%s: accepted", name)

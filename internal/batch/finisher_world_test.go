@@ -78,7 +78,7 @@ func (w *world) creator(o *batch.CreatorOptions) *batch.Creator {
 
 func (w *world) planner(o *batch.PlannerOptions) *batch.Planner {
 	w.t.Helper()
-	p, err := batch.NewPlanner(w.m.Table.Batches, w.m.Table.Parts, w.m.Objects, o)
+	p, err := batch.NewPlanner(w.m.Table.Batches, w.m.Table.Parts, w.m.Objects, wResults, o)
 	must(w.t, err)
 	return p
 }

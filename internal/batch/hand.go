@@ -20,6 +20,7 @@ type hand struct {
 	d      Delivery
 	first  bool // the message that the run came with
 	log    *slog.Logger
+	run    context.Context // the shift's, for this hand's batch: see Subject
 	ctx    context.Context // of everything done under the claim
 	cancel context.CancelFunc
 	phase  phase
@@ -33,11 +34,12 @@ type hand struct {
 
 	ahead      *ahead
 	stopRead   context.CancelFunc
-	queue      []*line
+	queue      backlog
 	allRead    bool
 	flying     int
 	waiting    []*line
-	begun      int // lines flying or waiting, and results not yet committed
+	begun      int // lines flying or waiting, to go alone next, and results not yet committed
+	lone       lone
 	results    []result
 	resultSize int64
 	oldest     time.Time // when the first of results came
@@ -47,9 +49,11 @@ type hand struct {
 	done         Bitmap
 	processed    int
 	checkpointed bool // this claim made progress: its attempts are forgiven
+	finished     bool // its last checkpoint made the part done
 
 	stopped stop
 	backAt  time.Time // not to be run again before
+	because string    // why it is given back, where stopped does not say
 	failure error     // why, when stopped is failing
 	broken  bool      // results can't be written: don't try
 }
@@ -89,8 +93,8 @@ func lost(err error) bool { return errors.Is(err, lease.ErrLost) || errors.Is(er
 // worker wakes up and goes on. Its writes would be refused by their token, but
 // its requests would reach the model a second time: so the clock stops it too.
 func (h *hand) keep(now time.Time) {
-	if h.phase != working {
-		return
+	if h.phase != working || h.finished {
+		return // a heartbeat after the part is done would be refused, and taken for a loss
 	}
 	if !now.Before(h.leaseUntil) {
 		h.lose(errLapsed)
@@ -114,10 +118,10 @@ func (h *hand) keep(now time.Time) {
 // would be nobody's.
 func (h *hand) beat(now time.Time) {
 	h.writing = true
-	until := now.Add(h.s.r.o.Lease)
+	begun, until := h.begun, now.Add(h.s.r.o.Lease)
 	h.s.start(func() func() {
 		err := h.s.call(h.ctx, func(ctx context.Context) error {
-			return h.s.r.Claims.Heartbeat(ctx, h.claim, until, now)
+			return h.s.r.Claims.Heartbeat(ctx, h.claim, begun, until, now)
 		})
 		if err == nil {
 			h.hide(h.s.r.o.Lease)
@@ -141,7 +145,7 @@ func (h *hand) beat(now time.Time) {
 // hide sets the message's visibility. It is a hint: whoever receives the message
 // too early asks the table.
 func (h *hand) hide(wait time.Duration) {
-	err := h.s.call(h.s.ctx, func(ctx context.Context) error { return h.s.r.Queue.Hide(ctx, h.d, wait) })
+	err := h.s.call(h.run, func(ctx context.Context) error { return h.s.r.Queue.Hide(ctx, h.d, wait) })
 	if err != nil && h.s.ctx.Err() == nil {
 		h.log.Warn("visibility of the message not set", "error", err)
 	}
@@ -176,7 +180,8 @@ func (h *hand) stop(why stop) {
 		for _, ln := range h.waiting {
 			h.drop(ln)
 		}
-		h.queue, h.waiting = nil, nil
+		h.queue, h.waiting = backlog{}, nil
+		h.resign()
 	}
 	h.stopped = why
 	h.s.noMore = h.s.noMore || why != unwanted
@@ -192,6 +197,9 @@ func (h *hand) fail(err error) {
 
 // drop forgets a line that was sent but has no result.
 func (h *hand) drop(ln *line) {
+	if ln.waits {
+		h.s.lanes.resumed(ln)
+	}
 	h.begun--
 	h.s.room.leave(ln.seat)
 }
@@ -202,11 +210,12 @@ func (h *hand) forget() {
 	for _, ln := range h.waiting {
 		h.drop(ln)
 	}
+	h.resign()
 	h.s.room.leave(seatsOf(h.results)...)
 	if h.saving != nil {
 		h.s.room.leave(h.saving.seats...)
 	}
-	h.queue, h.waiting, h.results, h.saving = nil, nil, nil, nil
+	h.queue, h.waiting, h.results, h.saving = backlog{}, nil, nil, nil
 }
 
 // lose ends the hand at once: somebody else owns the part, or may. Its requests
@@ -225,8 +234,11 @@ func (h *hand) lose(err error) {
 //	over, but the report failed              return, 10 s       unreported
 //	no such part (aged out)                  ack                gone
 //	held by another owner                    return, its lease  held
-//	dead                                     return, 5 min      dead
-//	pending, but out of attempts             return, 5 min      exhausted
+//	dead now, or found so                    ack                dead
+//	… and the message has a task token that  return, its grace  dead
+//	the part doesn't
+//	out of attempts, but not to be declared  return             exhausted
+//	dead (it has some again, or an error)
 //	claim refused or lapsed on the way       return, skew       lost
 //	handed over, sent again                  ack                yielded
 //	handed over, but sending again failed    return, the delay  yielded
@@ -234,7 +246,7 @@ func (h *hand) lose(err error) {
 //	handed over, batch not yet in progress   return, backoff    failed
 //	the worker's own failure (C10f)          return, backoff    failed
 //	the claim's fate unknown                 return, backoff    failed
-//	message of a later format                return, backoff    refused
+//	message or part of a later format        return, backoff    refused
 //	no time left, or the process is ending   as it is           abandoned
 //
 // Backoff is 5 s, doubled with each receive, 15 min at most. A message is never
@@ -258,7 +270,7 @@ func (h *hand) depart(e end) {
 		if e.ack {
 			// The poller deletes the first message too, but maybe not before the
 			// other hand's part is done; until then it would be received again.
-			err := h.s.call(h.s.ctx, func(ctx context.Context) error { return h.s.r.Queue.Delete(ctx, h.d) })
+			err := h.s.call(h.run, func(ctx context.Context) error { return h.s.r.Queue.Delete(ctx, h.d) })
 			if err != nil {
 				h.log.Warn("message not deleted; it will find its part over", "error", err)
 			}
@@ -282,6 +294,9 @@ func (h *hand) leave(e end) {
 			h.s.hands = append(h.s.hands[:i], h.s.hands[i+1:]...)
 			break
 		}
+	}
+	if len(h.s.hands) == 0 {
+		h.s.untold.over = time.Now()
 	}
 	if h.first {
 		h.s.outcome.Ack, h.s.outcome.Why = e.ack, e.why

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -13,20 +14,27 @@ func (h *hand) close(now time.Time) {
 	if h.phase != working || h.writing {
 		return
 	}
-	idle := h.flying == 0 && len(h.waiting) == 0 && h.saving == nil && len(h.results) == 0
+	idle := h.flying == 0 && len(h.waiting) == 0 && h.saving == nil && len(h.results) == 0 && h.lone.next == nil
 	if h.broken {
 		h.cancel() // what is flying has nowhere to go
 		idle = true
 	}
-	if !idle || h.stopped == goingOn && (!h.allRead || len(h.queue) > 0) {
+	if !idle || h.stopped == goingOn && (!h.allRead || !h.queue.empty() || h.lone.accused != nil) {
 		return
 	}
 	h.phase = closing
 	switch {
+	case h.finished:
+		h.reportDone()
 	case h.processed == h.part.Lines:
 		h.finish()
 	case h.view.over():
 		h.handOver(false)
+	case errors.Is(h.failure, ErrNewer):
+		// Its batch is a newer program's by now, and so is the part: it has lost no
+		// attempt when a newer worker comes.
+		h.backAt = now.Add(deadWait)
+		h.handOver(true)
 	case h.stopped == failing || h.stopped == unwanted:
 		h.giveBack()
 	default:
@@ -36,11 +44,11 @@ func (h *hand) close(now time.Time) {
 
 // write is the hand's last write to its part. It runs beside the loop.
 func (h *hand) write(f func(context.Context, time.Time) error) error {
-	return h.s.insist(h.s.ctx, h.leaseUntil, func(ctx context.Context) error { return f(ctx, time.Now()) })
+	return h.s.insist(h.run, h.leaseUntil, func(ctx context.Context) error { return f(ctx, time.Now()) })
 }
 
-// finish marks the part done and then tells the workflow (step 8). In this
-// order: a report before the write could be of a part that is not done.
+// finish marks a part done (step 8) that no checkpoint of this claim did: there
+// was nothing left to do.
 func (h *hand) finish() {
 	h.s.start(func() func() {
 		err := h.write(func(ctx context.Context, now time.Time) error {
@@ -51,10 +59,16 @@ func (h *hand) finish() {
 				h.lose(err)
 				return
 			}
-			h.s.outcome.Tally.Done++
-			h.reportOver("done")
+			h.reportDone()
 		}
 	})
+}
+
+// reportDone tells the workflow, now that the part is done. In this order: a report
+// before the write could be of a part that is not.
+func (h *hand) reportDone() {
+	h.s.outcome.Tally.Done++
+	h.reportOver("done")
 }
 
 // reportOver tells the workflow that the part is over. If that fails the message
@@ -64,7 +78,7 @@ func (h *hand) reportOver(why string) {
 	h.s.start(func() func() {
 		var err error
 		if h.d.TaskToken != "" {
-			err = h.s.try(h.s.ctx, func(ctx context.Context) error { return h.s.r.Workflow.Report(ctx, h.d.TaskToken) })
+			err = h.s.try(h.run, func(ctx context.Context) error { return h.s.r.Workflow.Report(ctx, h.d.TaskToken) })
 		}
 		return func() {
 			if err != nil {
@@ -87,7 +101,7 @@ func (h *hand) handOver(goOn bool) {
 	}
 	h.s.start(func() func() {
 		err := h.write(func(ctx context.Context, now time.Time) error {
-			return h.s.r.Claims.HandOver(ctx, h.claim, attempts, now.Add(h.delay(now)+overdue), now)
+			return h.s.r.Claims.HandOver(ctx, h.claim, attempts, now.Add(h.delay(now)+h.s.r.o.Overdue), now)
 		})
 		e := end{ack: true, why: "ended"}
 		if err == nil && goOn {
@@ -98,13 +112,14 @@ func (h *hand) handOver(goOn bool) {
 				h.lose(err)
 				return
 			}
+			h.tell(Event{At: time.Now(), Ver: h.part.Ver, Kind: EventHandedOver, Owner: h.claim.Token, Attempt: h.part.Attempts, Reason: h.whyBack()})
 			h.depart(e)
 		}
 	})
 }
 
 func (h *hand) sendAgain() end {
-	err := h.s.try(h.s.ctx, func(ctx context.Context) error {
+	err := h.s.try(h.run, func(ctx context.Context) error {
 		return h.s.r.Queue.Send(ctx, h.d.Message, h.delay(time.Now()))
 	})
 	if err != nil {
@@ -131,13 +146,14 @@ func (h *hand) giveBack() {
 	h.log.Error("part failed", "error", text)
 	h.s.start(func() func() {
 		err := h.write(func(ctx context.Context, now time.Time) error {
-			return h.s.r.Claims.Fail(ctx, h.claim, text, now.Add(wait+overdue), now)
+			return h.s.r.Claims.Fail(ctx, h.claim, text, now.Add(wait+h.s.r.o.Overdue), now)
 		})
 		return func() {
 			if err != nil {
 				h.lose(err)
 				return
 			}
+			h.tell(Event{At: time.Now(), Ver: h.part.Ver, Kind: EventFailed, Owner: h.claim.Token, Attempt: h.part.Attempts, Reason: text})
 			h.depart(end{why: "failed", wait: wait})
 		}
 	})

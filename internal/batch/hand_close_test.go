@@ -136,7 +136,7 @@ func TestChangedInputFailsThePart(t *testing.T) {
 			}
 			r.pass(time.Until(visible))
 		}
-		expect(t, r.run(nil, life), false, "exhausted")
+		expect(t, r.run(nil, life), true, "dead")
 	})
 }
 
@@ -230,14 +230,14 @@ func TestCheckpointRefusedForGoodFailsThePart(t *testing.T) {
 			}
 			r.pass(time.Until(r.m.Queue.Messages()[0].Visible))
 		}
-		expect(t, r.run(f, life), false, "exhausted")
+		expect(t, r.run(f, life), true, "dead")
 	})
 }
 
 // The last write waits for a heartbeat that is under way: one that came after it
 // would be refused, or set back what it wrote.
 func TestNoLastWriteBesideAHeartbeat(t *testing.T) {
-	for _, last := range []string{"Claims.Finish", "Claims.HandOver"} {
+	for last, beats := range map[string]int{"Claims.Checkpoint": 0, "Claims.HandOver": 1} {
 		t.Run(last, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				// The only result comes just before a heartbeat is due, and its checkpoint
@@ -258,19 +258,44 @@ func TestNoLastWriteBesideAHeartbeat(t *testing.T) {
 					defer beating.Store(false)
 					return slow(ctx, p)
 				})
-				f.Before(last, 1, func(context.Context, memory.Point) error {
+				f.After(last, 1, func(context.Context, memory.Point) error {
 					if beating.Load() {
 						t.Error("written while a heartbeat is under way")
 					}
 					return nil
 				})
 				r.run(f, until)
-				if f.Count(last) != 1 || f.Count("Claims.Heartbeat") != 1 {
-					t.Errorf("%d last writes, %d heartbeats", f.Count(last), f.Count("Claims.Heartbeat"))
+				if f.Count(last) != 1 || f.Count("Claims.Heartbeat") != beats {
+					t.Errorf("%d last writes, %d heartbeats, want %d", f.Count(last), f.Count("Claims.Heartbeat"), beats)
 				}
 			})
 		})
 	}
+}
+
+// A part is done with its last checkpoint, in one write; one that is found with
+// nothing left to do, as a worker of another release may leave it, needs its own.
+func TestDoneWithTheLastCheckpoint(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 250, 250, after(time.Second))
+		f := memory.NewFaults()
+		expect(t, r.run(f, life), true, "done")
+		p := r.part(0)
+		if p.State != batch.Done || f.Count("Claims.Finish") != 0 || int64(f.Count("Claims.Checkpoint")+1) != p.Ver {
+			t.Errorf("%d finishes, %d checkpoints; part %+v", f.Count("Claims.Finish"), f.Count("Claims.Checkpoint"), p)
+		}
+		r.conserved()
+
+		p.State, p.Owner, p.Due = batch.Pending, "", time.Now()
+		r.m.Table.SeedPart(p)
+		r.sendMessage(0)
+		f = memory.NewFaults()
+		expect(t, r.run(f, life), true, "done")
+		if p := r.part(0); p.State != batch.Done || f.Count("Claims.Finish") != 1 || f.Count("Model.Call") != 0 {
+			t.Errorf("%d finishes, %d requests; part %+v", f.Count("Claims.Finish"), f.Count("Model.Call"), p)
+		}
+		r.conserved()
+	})
 }
 
 // A secret that can't be read is the worker's trouble: no line gets an error for

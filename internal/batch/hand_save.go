@@ -64,8 +64,8 @@ func (h *hand) cutDue(now time.Time) bool {
 	if len(h.results) == 0 {
 		return false
 	}
-	last := h.flying == 0 && len(h.waiting) == 0 && (h.stopped != goingOn || h.allRead && len(h.queue) == 0)
-	if last || len(h.results) >= o.CheckpointLines || h.resultSize >= o.CheckpointBytes ||
+	last := h.flying == 0 && len(h.waiting) == 0 && (h.stopped != goingOn || h.allRead && h.queue.empty())
+	if last || h.lone.left > 0 || len(h.results) >= o.CheckpointLines || h.resultSize >= o.CheckpointBytes ||
 		h.s.full && h.resultSize >= o.CheckpointBytes/2 || h.s.stuck() {
 		return true
 	}
@@ -100,7 +100,7 @@ func (h *hand) cut() {
 	h.chunks++
 	k.step = Checkpoint{From: h.processed, To: h.processed + n, Done: done, Chunk: Chunk{
 		Key: k.object.Key, N: n, OK: ok, Err: n - ok, Bytes: k.size,
-	}}
+	}, Begun: h.begun - n, Last: h.processed+n == h.part.Lines}
 	h.saving = k
 }
 
@@ -186,10 +186,13 @@ func (h *hand) point(k *saving, now time.Time) {
 func (h *hand) committed(k *saving) {
 	h.saving = nil
 	h.done, h.processed = k.step.Done, k.step.To
-	h.checkpointed = true
+	h.checkpointed, h.finished = true, k.step.Last
 	h.begun -= len(k.seats)
 	h.s.room.leave(k.seats...)
-	h.s.outcome.Tally.Lines += len(k.seats)
+	h.acquit(len(k.seats))
+	h.s.r.o.Observer.Add(MetricCompleted, float64(k.step.Chunk.OK))
+	h.s.r.o.Observer.Add(MetricFailed, float64(k.step.Chunk.Err))
+	h.s.outcome.add(Subject{h.claim.Tenant, h.claim.Batch}, len(k.seats))
 }
 
 // reason is err for the table: one line, at most 1,000 bytes, valid UTF-8.

@@ -15,7 +15,8 @@ import (
 	"holdfast/internal/memory"
 )
 
-// Promise 2: while nothing can be committed, no more than C + K lines are begun.
+// Promise 2: while nothing can be committed, no more than C + K lines are begun, K
+// being what may be in flight.
 func TestWindow(t *testing.T) {
 	for _, op := range []string{"Objects.Put", "Claims.Checkpoint"} {
 		t.Run(op, func(t *testing.T) {

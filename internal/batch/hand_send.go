@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -8,47 +9,74 @@ import (
 // conditions, and what each is against:
 //   - the hand goes on, and the lease is held: see keep and watch;
 //   - the view of the batch is fresh: a line sent for a cancelled batch;
-//   - begun < C + K: a crash repeats at most that many lines (promise 2);
+//   - its model has a slot (lanes): a model that is asked for more than it takes;
+//   - begun < C + what may be in flight, which is the ceiling at most: a crash
+//     repeats at most that many lines (promise 2);
 //   - there is room in the window in bytes: memory (promise 8).
 //
 // A line whose wait is over goes first: it is in the window already, and holds
-// its place there, but no slot while it waits.
+// its place there, but no slot while it waits. Of new lines the first goes whose
+// model has a slot.
 func (h *hand) nextLine(now time.Time) *line {
 	s := h.s
 	if h.phase != working || h.stopped != goingOn || !s.fresh(h.view, now) {
 		return nil
 	}
-	for i, ln := range h.waiting {
-		if !now.Before(ln.due) {
-			h.waiting = append(h.waiting[:i], h.waiting[i+1:]...)
-			return ln
-		}
-		s.at(now, ln.due)
+	if h.lone.left > 0 {
+		return h.nextAlone(now)
 	}
-	if len(h.queue) == 0 || s.full || h.begun >= s.r.o.CheckpointLines+s.r.o.Concurrency {
+	if ln := h.nextWaiting(now); ln != nil {
+		return ln
+	}
+	if h.queue.empty() || s.full {
 		return nil
 	}
-	ln := h.queue[0]
+	ln := h.queue.first(func(model string) bool {
+		return s.lanes.begins(model, now) && h.begun < s.r.o.CheckpointLines+s.lanes.width(model)
+	})
+	if ln == nil {
+		return nil
+	}
 	ln.share = int64(len(ln.raw)) + s.guess
 	if ln.seat = s.room.admit(ln.share); ln.seat == nil {
 		s.full = true
 		return nil
 	}
-	h.queue[0] = nil
-	h.queue = h.queue[1:]
-	h.ahead.taken(int64(len(ln.raw)))
+	h.queue.remove(ln)
+	h.ahead.taken(ln.size())
 	h.begun++
 	return ln
 }
 
+// nextWaiting takes a line whose wait for another try is over, or returns nil.
+func (h *hand) nextWaiting(now time.Time) *line {
+	for i, ln := range h.waiting {
+		if now.Before(ln.due) {
+			h.s.at(now, ln.due)
+		} else if h.s.lanes.open(ln.model, now) {
+			h.waiting = append(h.waiting[:i], h.waiting[i+1:]...)
+			ln.waits = false
+			h.s.lanes.resumed(ln)
+			return ln
+		}
+	}
+	return nil
+}
+
 // tailing reports whether nothing new is left to read, so that the next message
 // may be taken (step 4).
-func (h *hand) tailing() bool { return h.phase == working && h.stopped == goingOn && h.allRead }
+func (h *hand) tailing() bool {
+	return h.phase == working && h.stopped == goingOn && h.allRead && h.lone.left == 0
+}
 
 // send starts one try of ln.
 func (h *hand) send(ln *line) {
+	now := time.Now()
+	h.s.slots.pass(now, h.s.inFlight)
 	h.flying++
 	h.s.inFlight++
+	h.s.lanes.sent(ln, now)
+	h.s.slots.width = h.s.lanes.limits()
 	h.s.outcome.Tally.Tries++
 	b := h.view.batch
 	h.s.start(func() func() {
@@ -60,9 +88,19 @@ func (h *hand) send(ln *line) {
 // landed takes in what a try brought. After the claim was lost nothing counts:
 // the part is somebody else's.
 func (h *hand) landed(ln *line, a answer) {
+	now := time.Now()
+	h.s.slots.pass(now, h.s.inFlight)
 	h.flying--
 	h.s.inFlight--
-	now := time.Now()
+	h.s.lanes.landed(ln, a.signal)
+	if n := h.s.lanes.limits(); n > 0 {
+		h.s.slots.width = n
+	}
+	if a.opened != "" {
+		h.s.r.o.Observer.Add(MetricCircuitOpen, 1)
+		h.log.Warn("circuit open", "model", ln.model, "reason", a.opened)
+		h.tell(Event{At: now, Ver: h.part.Ver, Kind: EventCircuitOpen, Owner: h.claim.Token, Reason: reason(fmt.Errorf("model %q: %s", ln.model, a.opened))})
+	}
 	switch {
 	case h.phase != working:
 		h.s.room.leave(ln.seat)
@@ -70,15 +108,8 @@ func (h *hand) landed(ln *line, a answer) {
 		h.drop(ln)
 		h.fail(a.err)
 	case a.verdict == settled:
-		size := int64(len(a.result.bytes))
-		h.s.learn(size)
-		h.s.room.set(ln.seat, size)
-		a.result.seat = ln.seat
-		if len(h.results) == 0 {
-			h.oldest = now
-		}
-		h.results = append(h.results, a.result)
-		h.resultSize += size
+		h.s.learn(int64(len(a.result.bytes)))
+		h.settle(ln, a.result, now)
 	case a.verdict == longWait:
 		// Every message that this one's part may wait for is in backAt; the line
 		// itself stays unsent.
@@ -91,7 +122,20 @@ func (h *hand) landed(ln *line, a answer) {
 		h.drop(ln)
 	default:
 		h.s.room.set(ln.seat, ln.share)
-		ln.due = now.Add(a.wait)
+		ln.due, ln.waits = now.Add(a.wait), true
+		h.s.lanes.waits(ln)
 		h.waiting = append(h.waiting, ln)
 	}
+}
+
+// settle takes a line's result in.
+func (h *hand) settle(ln *line, r result, now time.Time) {
+	size := int64(len(r.bytes))
+	h.s.room.set(ln.seat, size)
+	r.seat = ln.seat
+	if len(h.results) == 0 {
+		h.oldest = now
+	}
+	h.results = append(h.results, r)
+	h.resultSize += size
 }

@@ -11,15 +11,13 @@ import (
 // taken is what steps 1 and 2 found.
 type taken struct {
 	part    Part
-	now     time.Time // when the claim was made
-	look    time.Time // when the batch was looked at; zero: it wasn't
+	robbed  *HeldError // from whom it was stolen
+	now     time.Time  // when the claim was made
+	look    time.Time  // when the batch was looked at; zero: it wasn't
 	batch   Batch
 	lookErr error
 	err     error
 }
-
-// errNewer: the message speaks a later format than this code.
-var errNewer = errors.New("message of a later format")
 
 // claimTries is how often a claim of unknown fate is repeated.
 const claimTries = 5
@@ -32,9 +30,11 @@ func (s *shift) take(d Delivery, first bool) {
 		// can be told from somebody else's claim.
 		claim: Claim{PartKey: d.Key(), Token: lease.NewToken()},
 	}
-	h.ctx, h.cancel = context.WithCancel(s.ctx)
+	h.run = WithSubject(s.ctx, d.Tenant, d.Batch)
+	h.ctx, h.cancel = context.WithCancel(h.run)
 	h.log = s.r.Log.With("tenant", d.Tenant, "batch", d.Batch, "part", d.Part, "owner", h.claim.Token)
 	s.hands = append(s.hands, h)
+	s.untold.over = time.Time{}
 	s.outcome.Tally.Parts++
 	v := s.views[viewKey{d.Tenant, d.Batch}]
 	seen := v != nil && s.fresh(v, time.Now())
@@ -49,7 +49,7 @@ func (s *shift) take(d Delivery, first bool) {
 func (h *hand) takeSteps(seen bool) (t taken) {
 	o := &h.s.r.o
 	if h.d.V > FormatVersion {
-		return taken{err: errNewer}
+		return taken{err: ErrNewer}
 	}
 	// Step 1. The queue's own visibility is the function's timeout: after it, a
 	// process that dies before this line is found.
@@ -57,10 +57,7 @@ func (h *hand) takeSteps(seen bool) (t taken) {
 	pause := newPause(200*time.Millisecond, 5*time.Second)
 	for n := 1; ; n++ {
 		t.now = time.Now()
-		t.err = h.s.call(h.ctx, func(ctx context.Context) (err error) {
-			t.part, err = h.s.r.Claims.Claim(ctx, h.claim, h.d.TaskToken, o.MaxAttempts, t.now.Add(o.Lease), t.now)
-			return err
-		})
+		t.err = h.seize(&t)
 		if t.err == nil || refused(t.err) || n == claimTries || sleep(h.ctx, pause.NextBackOff()) != nil {
 			break
 		}
@@ -78,7 +75,7 @@ func (h *hand) takeSteps(seen bool) (t taken) {
 
 // refused reports whether a claim has a definite answer other than success.
 func refused(err error) bool {
-	for _, definite := range []error{lease.ErrHeld, ErrOver, ErrDead, ErrExhausted, ErrNotFound} {
+	for _, definite := range []error{lease.ErrHeld, ErrOver, ErrDead, ErrExhausted, ErrNotFound, ErrNewer} {
 		if errors.Is(err, definite) {
 			return true
 		}
@@ -100,17 +97,12 @@ func (h *hand) taken(t taken) {
 	case errors.Is(t.err, ErrNotFound):
 		h.depart(end{ack: true, why: "gone"})
 	case isHeld:
-		// A lapsed holder is found here again and again until the part is taken
-		// from it, so not too often: stealing (C6) has what it needs in Until and
-		// Ver, and its place is here.
-		h.depart(end{why: "held", wait: max(time.Until(held.Until)+h.s.r.o.Skew, h.s.r.o.Lease/4)})
+		h.depart(end{why: "held", wait: h.heldFor(held)})
 	case errors.Is(t.err, lease.ErrHeld):
 		h.depart(end{why: "held", wait: h.s.r.o.Lease + h.s.r.o.Skew})
-	case errors.Is(t.err, ErrDead):
-		h.depart(end{why: "dead", wait: deadWait})
-	case errors.Is(t.err, ErrExhausted):
-		h.depart(end{why: "exhausted", wait: deadWait})
-	case errors.Is(t.err, errNewer):
+	case errors.Is(t.err, ErrDead), errors.Is(t.err, ErrExhausted):
+		h.bury()
+	case errors.Is(t.err, ErrNewer):
 		h.log.Error("message refused", "error", t.err, "v", h.d.V)
 		h.depart(end{why: "refused", wait: returnWait(h.d.Receives)})
 	default:
@@ -130,6 +122,8 @@ func (h *hand) work(t taken) {
 	}
 	h.leaseUntil, h.beatAt = t.part.LeaseUntil, t.now.Add(o.Heartbeat)
 	h.log = h.log.With("attempt", t.part.Attempts)
+	h.tellClaim(t)
+	h.suspects()
 
 	key := viewKey{h.claim.Tenant, h.claim.Batch}
 	if h.view = h.s.views[key]; h.view == nil {
@@ -145,25 +139,43 @@ func (h *hand) work(t taken) {
 		}
 		h.s.seen(h.view, t.batch, t.lookErr, t.look)
 	}
-	if h.watch(time.Now()); h.stopped == goingOn {
+	if h.watch(time.Now()); h.lone.left > 0 && len(h.s.hands) > 1 {
+		h.standBack(time.Now())
+	}
+	if h.stopped == goingOn {
 		h.read(readCtx)
 	}
 }
 
-// read starts the reader. It is ahead of the requests by at most K lines, and by
-// an eighth of the window in bytes: enough to never let a slot wait for a store.
+// aheadRounds is how many lines the reader may be ahead for each request that
+// the ceiling allows. One would do for a slot never to wait for a store; with more,
+// lines of a model that is refused leave others in sight: at the defaults a whole
+// part is.
+const aheadRounds = 4
+
+// read starts the reader. It is ahead of the requests by so many lines at most,
+// and by a sixteenth of the window in bytes.
 func (h *hand) read(ctx context.Context) {
 	o := &h.s.r.o
-	h.ahead = newAhead(o.Concurrency, max(o.CheckpointBytes/8, 1))
-	src := source{objects: h.s.r.Objects, input: h.view.batch.Input.Object, part: h.part, stall: o.callTimeout()}
+	h.ahead = newAhead(aheadRounds*o.Ceiling, max(o.CheckpointBytes/8, 1))
+	b := h.view.batch
+	src := source{
+		objects: h.s.r.Objects, input: b.Input.Object, endpoint: b.Endpoint, model: b.Model,
+		part: h.part, stall: o.callTimeout(),
+	}
+	found := h.lone.found
 	h.s.start(func() func() {
-		err := src.each(ctx, func(ln *line) error {
-			if err := h.ahead.add(ctx, int64(len(ln.raw))); err != nil {
+		err := src.apart(ctx, found, func(ln *line) error {
+			if err := h.ahead.add(ctx, ln.size()); err != nil {
 				return err
 			}
 			h.s.events <- func() {
-				if h.phase == working && h.stopped == goingOn {
-					h.queue = append(h.queue, ln)
+				switch {
+				case h.phase != working || h.stopped != goingOn:
+				case !found.None() && ln.index == found.Line:
+					h.lone.accused = ln
+				default:
+					h.queue.add(ln)
 				}
 			}
 			return nil

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,16 +21,23 @@ type line struct {
 	number int // physical, from 1: names the result
 	raw    []byte
 	req    openai.Request
-	parsed bool
+	model  string // by which it is paced
 
 	seat  *seat // in the window, from its first try on
 	share int64 // of the window, while no reply is known to need more
 
-	tries  int
-	waited time.Duration // between its tries, in sum
-	pause  *backoff.ExponentialBackOff
-	due    time.Time // when it may be sent again
+	tries    int
+	forgiven int           // of them, those that the model is to blame for: see breaker
+	waited   time.Duration // between its tries, in sum
+	pause    *backoff.ExponentialBackOff
+	waits    bool      // it is one of its lane's that wait
+	due      time.Time // when it may be sent again
+	pace     *pace     // its model's
+	round    int       // of that, when it was last sent
 }
+
+// size is what a line takes up before it is sent.
+func (ln *line) size() int64 { return int64(len(ln.raw) + len(ln.req.Model)) }
 
 // errUnreadable: what is left of the part can't be read, and reading again
 // won't help.
@@ -40,14 +48,16 @@ const readTries = 6
 
 // source reads the lines of one part from the input (step 3).
 type source struct {
-	objects Objects
-	input   Object
-	part    Part
-	stall   time.Duration // a read that takes longer counts as torn
+	objects  Objects
+	input    Object
+	endpoint string // the batch's
+	model    string // of lines that name none
+	part     Part
+	stall    time.Duration // a read that takes longer counts as torn
 }
 
-// each hands every line of the part that isn't done to take, in order and with
-// bytes of its own. A torn stream is opened again where the next line begins. It
+// each hands every line of the part that isn't done to take, parsed, in order and
+// with bytes of its own. A torn stream is opened again where the next line begins. It
 // returns nil once the last line was handed over, ctx's error, errUnreadable
 // (wrapped, with the reason) or what take returned.
 func (s source) each(ctx context.Context, take func(*line) error) error {
@@ -75,6 +85,28 @@ func (s source) each(ctx context.Context, take func(*line) error) error {
 			return err
 		}
 	}
+}
+
+// apart is each, but the line of s, if there is a suspect, comes before all
+// others.
+func (s source) apart(ctx context.Context, first Suspect, take func(*line) error) error {
+	if first.None() {
+		return s.each(ctx, take)
+	}
+	alone := s
+	alone.part.Lines = first.Line + 1
+	alone.part.DoneLines = NewBitmap(first.Line + 1)
+	for i := range first.Line {
+		alone.part.DoneLines.Set(i)
+	}
+	if err := alone.each(ctx, take); err != nil {
+		return err
+	}
+	rest := NewBitmap(s.part.Lines)
+	copy(rest, s.part.DoneLines)
+	rest.Set(first.Line)
+	s.part.DoneLines = rest
+	return s.each(ctx, take)
 }
 
 // place is where the next line begins.
@@ -121,7 +153,12 @@ func (s source) stretch(ctx context.Context, at *place, take func(*line) error) 
 		if s.part.DoneLines.Has(index) {
 			continue
 		}
-		ln := &line{index: index, number: raw.Number, raw: append([]byte(nil), raw.Bytes...)}
+		raw.Bytes = bytes.Clone(raw.Bytes)
+		req, bad := raw.Parse(openai.Expect{Endpoint: s.endpoint, Nesting: maxNesting})
+		if bad != nil {
+			return false, fmt.Errorf("%w: line %d: %s", errUnreadable, bad.Line, bad.Code)
+		}
+		ln := &line{index: index, number: raw.Number, raw: raw.Bytes, req: req, model: paceName(req.Model, s.model)}
 		if err := take(ln); err != nil {
 			return false, err
 		}
@@ -160,6 +197,13 @@ func (a *ahead) add(ctx context.Context, n int64) error {
 		}
 	}
 	return nil
+}
+
+// full reports whether the reader waits for room.
+func (a *ahead) full() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.room) == cap(a.room) || a.bytes >= a.most
 }
 
 func (a *ahead) fits(n int64) bool {

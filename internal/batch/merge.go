@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-	"sync"
 )
 
 // ErrConservation says that the chunks of a part, or the parts of a batch, do not
@@ -43,44 +41,45 @@ func (e *ConservationError) Error() string {
 // Unwrap makes errors.Is(err, ErrConservation) true.
 func (e *ConservationError) Unwrap() error { return ErrConservation }
 
-// Merge reads the chunks of a part that is over as streams and hands their
-// records to emit in the order of lines. It proves that every line of the part
-// occurs exactly once and that each chunk is what its checkpoint said (size,
-// sum, records of either kind); otherwise the error is a [*ConservationError].
-// The proof of a sum ends with the chunk's last byte, so what was emitted counts
-// only once Merge has returned nil.
+// Merge reads the chunks of a part that is over and hands their records to emit
+// in the order of lines. It proves that every line of the part occurs exactly
+// once and that each chunk is what its checkpoint said (size, sum, records of
+// either kind); otherwise the error is a [*ConservationError]. The proof of a
+// large chunk's sum ends with its last byte, so what was emitted counts only once
+// Merge has returned nil.
 //
-// A record is valid until emit returns. Memory holds one record, however large
-// it is, and a small buffer for each chunk.
+// A record is valid until emit returns. Memory and connections are bounded,
+// whatever the number of chunks and their size: chunks that are small together
+// are held whole, others through a buffer each and at most [streamsOpen]
+// connections, beside one record, however large that is.
 func Merge(ctx context.Context, objects Objects, bucket string, p Part, emit func(Record) error) error {
-	return merge(ctx, objects, bucket, p, nil, emit)
+	m := newMerger(objects, bucket, heldBytes)
+	return m.each(ctx, oneAfterAnother(p), func(l *loaded) error { return m.merge(ctx, l, nil, emit) })
 }
 
-// merge is Merge. For a sealed part it asks fill for the records of lines
-// without a result, which are exactly those whose bit is not set; without fill
-// every line must have one. A bit and a chunk become true in one write, so that
-// each proves the other: neither a lost chunk nor a foreign one passes as a line
-// that was not sent.
-func merge(ctx context.Context, objects Objects, bucket string, p Part, fill func(line int64) (Record, error), emit func(Record) error) error {
+// merge is Merge, of a part that was loaded. For a sealed part it asks fill for
+// the records of lines without a result, which are exactly those whose bit is not
+// set; without fill every line must have one. A bit and a chunk become true in one
+// write, so that each proves the other: neither a lost chunk nor a foreign one
+// passes as a line that was not sent.
+func (m *merger) merge(ctx context.Context, l *loaded, fill func(line int64) (Record, error), emit func(Record) error) error {
+	p := l.part
 	fault := func(line int64, chunk, what string) error {
 		return &ConservationError{PartKey: p.PartKey, Line: line, Chunk: chunk, What: what}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	open, err := openChunks(ctx, objects, bucket, p)
-	defer func() {
-		for _, c := range open {
-			c.src.Close()
-		}
-	}()
+	open, err := m.open(ctx, l)
+	defer letGo(open)
 	if err != nil {
 		return err
 	}
 	next, end := p.FirstLine, p.FirstLine+int64(p.Lines)
-	var scratch []byte
+	var last *chunkReader
+	none := &chunkReader{line: ended}
 	for {
 		// A chunk that has ended was proven, and stays behind as line = ended.
-		c := &chunkReader{line: ended}
+		c := none
 		if len(open) > 0 {
 			c = slices.MinFunc(open, func(a, b *chunkReader) int { return cmp.Compare(a.line, b.line) })
 		}
@@ -107,7 +106,11 @@ func merge(ctx context.Context, objects Objects, bucket string, p Part, fill fun
 		case fill != nil && !p.DoneLines.Has(int(next-p.FirstLine)):
 			return fault(c.line, c.chunk.Key, "a result is for a line that no checkpoint counted")
 		}
-		rec, err := c.take(&scratch)
+		if c != last {
+			turn(open)
+			last = c
+		}
+		rec, err := c.take(&m.scratch)
 		if err == nil {
 			err = emit(rec)
 			if err != nil {
@@ -128,47 +131,39 @@ const ended = int64(^uint64(0) >> 1)
 // chunkReader reads one chunk's records, and keeps count for its proof.
 type chunkReader struct {
 	chunk     Chunk
-	src       *stream
+	text      text          // what is not taken yet
 	sum       func() []byte // SHA-256 of what was read
-	buf       *bufio.Reader
-	line      int64 // of the record that comes next
-	oks, errs int   // records taken
+	rest      *rest         // where the text comes from; nil: it is held whole
+	line      int64         // of the record that comes next
+	oks, errs int           // records taken
 }
 
-// Chunks are opened so many at a time: opening is a round trip, and a part
-// has from a handful to some hundreds.
-const opensAtOnce = 16
+// text is as much of a bufio.Reader as reading records takes.
+type text interface {
+	Peek(n int) ([]byte, error)
+	ReadSlice(delim byte) ([]byte, error)
+}
 
-// openChunks opens every chunk of the part and looks at its first line. The
-// readers are there for closing even with an error.
-func openChunks(ctx context.Context, objects Objects, bucket string, p Part) ([]*chunkReader, error) {
-	readers := make([]*chunkReader, len(p.Chunks))
-	// Together about 2 MiB, however many there are, until they are very many.
-	size := min(64<<10, max(4<<10, (2<<20)/max(1, len(p.Chunks))))
-	for i, c := range p.Chunks {
-		// No ETag: a chunk's key is its writer's alone, and its sum is the proof.
-		src := newStream(ctx, objects, Object{Bucket: bucket, Key: c.Key, Bytes: c.Bytes}, 0, c.Bytes)
-		sum := sha256.New()
-		readers[i] = &chunkReader{chunk: c, line: -1, src: src,
-			sum: func() []byte { return sum.Sum(nil) },
-			buf: bufio.NewReaderSize(io.TeeReader(src, sum), size)}
+// heldText is a text in memory.
+type heldText struct{ left []byte }
+
+func (t *heldText) Peek(n int) ([]byte, error) {
+	if n > len(t.left) {
+		return t.left, io.EOF
 	}
-	var (
-		wg   sync.WaitGroup
-		errs = make([]error, len(readers))
-		slot = make(chan struct{}, opensAtOnce)
-	)
-	for i, r := range readers {
-		slot <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slot }()
-			if err := r.advance(); err != nil {
-				errs[i] = r.fail(p.PartKey, err)
-			}
-		})
+	return t.left[:n], nil
+}
+
+func (t *heldText) ReadSlice(delim byte) ([]byte, error) {
+	n := bytes.IndexByte(t.left, delim) + 1
+	if n == 0 {
+		b := t.left
+		t.left = nil
+		return b, io.EOF
 	}
-	wg.Wait()
-	return readers, errors.Join(errs...)
+	b := t.left[:n]
+	t.left = t.left[n:]
+	return b, nil
 }
 
 // fail wraps what went wrong with the chunk: faults of its content, or that it
@@ -185,7 +180,7 @@ func (c *chunkReader) fail(key PartKey, err error) error {
 // checkpoint said.
 func (c *chunkReader) advance() error {
 	const longest = len("9223372036854775807\t")
-	head, err := c.buf.Peek(longest)
+	head, err := c.text.Peek(longest)
 	switch {
 	case err != nil && err != io.EOF: // the stream never wraps its own end
 		return err
@@ -205,14 +200,14 @@ func (c *chunkReader) advance() error {
 }
 
 // take reads the record that advance looked at. One that is longer than the
-// buffer is put together in scratch.
+// text's buffer is put together in scratch.
 func (c *chunkReader) take(scratch *[]byte) (Record, error) {
-	b, err := c.buf.ReadSlice('\n')
+	b, err := c.text.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
 		long := (*scratch)[:0]
 		for err == bufio.ErrBufferFull {
 			long = append(long, b...)
-			b, err = c.buf.ReadSlice('\n')
+			b, err = c.text.ReadSlice('\n')
 		}
 		b = append(long, b...)
 		*scratch = b
@@ -241,8 +236,13 @@ func (c *chunkReader) prove() error {
 	if c.oks != c.chunk.OK || c.errs != c.chunk.Err || c.oks+c.errs != c.chunk.N {
 		return fmt.Errorf("%w: it holds %d + %d records, not %d + %d", ErrRecord, c.oks, c.errs, c.chunk.OK, c.chunk.Err)
 	}
-	if got := hex.EncodeToString(c.sum()); got != c.chunk.Sum {
-		return fmt.Errorf("%w: its SHA-256 is %s, not %s", ErrRecord, got, c.chunk.Sum)
+	return checkSum(c.sum(), c.chunk)
+}
+
+// checkSum compares the SHA-256 of a chunk's bytes with its checkpoint's.
+func checkSum(sum []byte, c Chunk) error {
+	if got := hex.EncodeToString(sum); got != c.Sum {
+		return fmt.Errorf("%w: its SHA-256 is %s, not %s", ErrRecord, got, c.Sum)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -27,8 +28,13 @@ func (w *world) partOf(first int64, lines int, runs [][]int64, result func(int64
 	return p
 }
 
-func (w *world) merge(p batch.Part) (lines []int64, err error) {
-	err = batch.Merge(w.t.Context(), w.m.Objects, wResults, p, func(r batch.Record) error {
+func (w *world) merge(p batch.Part) (lines []int64, err error) { return w.mergeHolding(p, wholeParts) }
+
+// Parts of the tests are held whole, or read through the least buffers.
+const wholeParts, noParts = 12 << 20, 1
+
+func (w *world) mergeHolding(p batch.Part, held int) (lines []int64, err error) {
+	err = batch.MergeHolding(w.t.Context(), w.m.Objects, wResults, p, held, func(r batch.Record) error {
 		if want := mixed(r.Line); r.OK != want.OK || !bytes.Equal(r.Result, want.Result) || !bytes.Equal(r.Receipt, want.Receipt) {
 			return fmt.Errorf("line %d: %s %s", r.Line, r.Receipt, r.Result)
 		}
@@ -56,7 +62,8 @@ func TestMergeProperty(t *testing.T) {
 			runs[to] = append(runs[to], first+int64(i))
 			want = append(want, first+int64(i))
 		}
-		got, err := w.merge(w.partOf(first, n, runs, mixed))
+		held := rapid.SampledFrom([]int{wholeParts, noParts}).Draw(rt, "held")
+		got, err := w.mergeHolding(w.partOf(first, n, runs, mixed), held)
 		if err != nil || !slices.Equal(got, want) {
 			rt.Fatalf("merged %v: %v", got, err)
 		}
@@ -72,7 +79,7 @@ func TestMergeProperty(t *testing.T) {
 			broken = append(broken, []int64{victim})
 		}
 		broken = slices.DeleteFunc(broken, func(r []int64) bool { return len(r) == 0 })
-		_, err = w.merge(w.partOf(first, n, broken, mixed))
+		_, err = w.mergeHolding(w.partOf(first, n, broken, mixed), held)
 		if c, ok := errors.AsType[*batch.ConservationError](err); !ok || c.Line != victim || c.N != 3 || !errors.Is(err, batch.ErrConservation) {
 			rt.Fatalf("line %d is wrong, but: %v", victim, err)
 		}
@@ -107,7 +114,7 @@ func TestMergeRefuses(t *testing.T) {
 			rewrite(w, &p.Chunks[1], func(b []byte) []byte { b[len(b)-4] ^= 1; return b }, false)
 		}, -1},
 		{"a chunk with more records than its checkpoint said", [][]int64{{10, 11, 12, 13, 14, 15}}, func(w *world, p *batch.Part) { p.Chunks[0].N, p.Chunks[0].OK = 5, 4 }, -1},
-		{"outputs counted as errors", [][]int64{{10, 11, 12, 13, 14, 15}}, func(w *world, p *batch.Part) { p.Chunks[0].OK--; p.Chunks[0].Err++ }, -1},
+		{"outputs connections as errors", [][]int64{{10, 11, 12, 13, 14, 15}}, func(w *world, p *batch.Part) { p.Chunks[0].OK--; p.Chunks[0].Err++ }, -1},
 		{"a record without an end", [][]int64{{10, 11, 12, 13, 14, 15}}, func(w *world, p *batch.Part) {
 			rewrite(w, &p.Chunks[0], func(b []byte) []byte { return b[:len(b)-1] }, true)
 		}, -1},
@@ -124,10 +131,12 @@ func TestMergeRefuses(t *testing.T) {
 			if c.change != nil {
 				c.change(w, &p)
 			}
-			err := batch.Merge(t.Context(), w.m.Objects, wResults, p, func(batch.Record) error { return nil })
-			got, ok := errors.AsType[*batch.ConservationError](err)
-			if !ok || !errors.Is(err, batch.ErrConservation) || got.Line != c.line {
-				t.Errorf("got %v, want line %d", err, c.line)
+			for _, held := range []int{wholeParts, noParts} {
+				err := batch.MergeHolding(t.Context(), w.m.Objects, wResults, p, held, func(batch.Record) error { return nil })
+				got, ok := errors.AsType[*batch.ConservationError](err)
+				if !ok || !errors.Is(err, batch.ErrConservation) || got.Line != c.line {
+					t.Errorf("holding %d: got %v, want line %d", held, err, c.line)
+				}
 			}
 		})
 	}
@@ -188,36 +197,102 @@ func TestMergeOfManyChunks(t *testing.T) {
 	for i := range int64(500) {
 		runs = append(runs, []int64{i, 999 - i})
 	}
-	got, err := w.merge(w.partOf(0, 1000, runs, mixed))
-	must(t, err)
-	if len(got) != 1000 || !slices.IsSorted(got) {
-		t.Errorf("%d lines", len(got))
+	p := w.partOf(0, 1000, runs, mixed)
+	for _, held := range []int{wholeParts, noParts} {
+		got, err := w.mergeHolding(p, held)
+		must(t, err)
+		if len(got) != 1000 || !slices.IsSorted(got) {
+			t.Errorf("%d lines", len(got))
+		}
+	}
+}
+
+// connections counts the streams that are open at once.
+type connections struct {
+	batch.Objects
+	mu             sync.Mutex
+	now, most, all int
+}
+
+func (c *connections) Open(ctx context.Context, o batch.Object, from, to int64) (io.ReadCloser, error) {
+	s, err := c.Objects.Open(ctx, o, from, to)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now++
+	c.all++
+	c.most = max(c.most, c.now)
+	return &connection{s, c}, nil
+}
+
+type connection struct {
+	io.ReadCloser
+	c *connections
+}
+
+func (s *connection) Close() error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.c.now--
+	return s.ReadCloser.Close()
+}
+
+// Chunks larger than their buffers, whose lines lie between one another: more of
+// them than may be open at once, and all of them let go.
+func TestMergeBoundsItsConnections(t *testing.T) {
+	w := newWorld(t)
+	const chunks, lines = 50, 5000
+	runs := make([][]int64, chunks)
+	for i := range int64(lines) {
+		runs[i%chunks] = append(runs[i%chunks], i)
+	}
+	p := w.partOf(0, lines, runs, mixed)
+	objects, next := &connections{Objects: w.m.Objects}, int64(0)
+	must(t, batch.MergeHolding(t.Context(), objects, wResults, p, noParts, func(r batch.Record) error {
+		if want := mixed(next); r.Line != next || !bytes.Equal(r.Result, want.Result) {
+			t.Fatalf("line %d comes where %d should", r.Line, next)
+		}
+		next++
+		return nil
+	}))
+	if next != lines || objects.most > 17 || objects.now != 0 {
+		t.Errorf("%d lines over %d connections at most, %d left", next, objects.most, objects.now)
+	}
+	// A buffer holds a dozen records: nobody asks the store for each.
+	if objects.all > lines/4 {
+		t.Errorf("%d requests for %d lines in %d chunks", objects.all, lines, chunks)
 	}
 }
 
 func TestMergeReadsOnAfterTears(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var a, b []int64
-		for i := range int64(4000) {
-			if i%3 == 0 {
-				a = append(a, i)
-			} else {
-				b = append(b, i)
-			}
-		}
-		p := w.partOf(0, 4000, [][]int64{a, b}, mixed)
-		f := w.restart()
-		f.Before("Objects.Read", 0, func(_ context.Context, at memory.Point) error {
-			if at.N%3 == 0 {
-				return io.ErrUnexpectedEOF
-			}
-			return nil
+	for name, held := range map[string]int{"held": wholeParts, "through buffers": noParts} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var a, b []int64
+				for i := range int64(4000) {
+					if i%3 == 0 {
+						a = append(a, i)
+					} else {
+						b = append(b, i)
+					}
+				}
+				p := w.partOf(0, 4000, [][]int64{a, b}, mixed)
+				f := w.restart()
+				f.Before("Objects.Read", 0, func(_ context.Context, at memory.Point) error {
+					if at.N%3 == 0 || at.N == 1 {
+						return io.ErrUnexpectedEOF
+					}
+					return nil
+				})
+				got, err := w.mergeHolding(p, held)
+				must(t, err)
+				if len(got) != 4000 || f.Count("Objects.Read") < 3 {
+					t.Errorf("%d lines in %d reads", len(got), f.Count("Objects.Read"))
+				}
+			})
 		})
-		got, err := w.merge(p)
-		must(t, err)
-		if len(got) != 4000 || f.Count("Objects.Read") < 10 {
-			t.Errorf("%d lines in %d reads", len(got), f.Count("Objects.Read"))
-		}
-	})
+	}
 }

@@ -39,6 +39,16 @@ type Part struct {
 	Lapses   int // leases that ended without their owner's word
 	Steals   int
 
+	// Begun is how many lines the holder had sent and not committed when it last
+	// prolonged its lease or checkpointed. A lapse adds it to Repeats, the lines
+	// that may have been sent again for it: an estimate, as old as that word.
+	Begun   int
+	Repeats int
+
+	Suspect Suspect   // the line that was alone in flight when its worker died; none, if zero
+	Resends int       // how often its message was sent again since it was last claimed
+	DeadAt  time.Time // when it was declared dead; zero unless it is, or was when it was sealed
+
 	// FirstLine is the batch-wide index (from 0, counting requests, not blanks)
 	// of the part's first line; Lines is how many it has. [From, To) are its
 	// bytes in the input; FirstPhysical is the 1-based physical number of the
@@ -57,6 +67,26 @@ type Part struct {
 	TaskToken string // the workflow's, of the claim's message
 	LastError string // of the last claim that gave up; never a body
 	CreatedAt time.Time
+}
+
+// Suspect is a line of a part that was alone in flight in its worker: should
+// that worker die, the line may be to blame. A checkpoint clears it.
+type Suspect struct {
+	Line    int         // its bit in DoneLines
+	Strikes int         // how many claims sent it alone and didn't come back; 0: there is no suspect
+	By      lease.Token // the claim that wrote the last strike; "" once that was taken back
+}
+
+// None reports whether there is no suspect.
+func (s Suspect) None() bool { return s.Strikes == 0 }
+
+// TakenBack is s as it was before its last strike, which its claim takes back
+// when it comes to another end than death.
+func (s Suspect) TakenBack() Suspect {
+	if s.Strikes <= 1 {
+		return Suspect{}
+	}
+	return Suspect{Line: s.Line, Strikes: s.Strikes - 1}
 }
 
 // Chunk is one object of results that a checkpoint made count. Its records are

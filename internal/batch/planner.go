@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
+	"strconv"
 	"time"
 
 	"holdfast/internal/openai"
@@ -25,6 +25,11 @@ const (
 // an earlier planning died between its inserts, and the size of parts was changed
 // before this one. Nothing was started. With the old size it goes on.
 var ErrCut = errors.New("stored parts are not those of this plan")
+
+// InlineParts is the most parts that a workflow is given in a list. More make a
+// batch wide: its parts are read from an object, and each gets an execution of its
+// own.
+const InlineParts = 40
 
 // PlannerOptions are the bounds of an input and of its parts.
 type PlannerOptions struct {
@@ -53,12 +58,14 @@ type Planner struct {
 	batches Batches
 	parts   Parts
 	objects Objects
+	bucket  string
 	o       PlannerOptions
 }
 
-// NewPlanner returns a Planner, or an error when an option is out of bounds.
-func NewPlanner(batches Batches, parts Parts, objects Objects, o *PlannerOptions) (*Planner, error) {
-	p := &Planner{batches: batches, parts: parts, objects: objects}
+// NewPlanner returns a Planner that writes the plans of wide batches into the
+// results bucket, or an error when an option is out of bounds.
+func NewPlanner(batches Batches, parts Parts, objects Objects, bucket string, o *PlannerOptions) (*Planner, error) {
+	p := &Planner{batches: batches, parts: parts, objects: objects, bucket: bucket}
 	if o != nil {
 		p.o = *o
 	}
@@ -96,7 +103,13 @@ const (
 type Plan struct {
 	Status PlanStatus
 	Parts  []int
+	// Object lists the parts of a wide plan, one {"part":n} a line; else it is the
+	// zero value.
+	Object Object
 }
+
+// Wide reports whether the plan's parts are too many for a list in a workflow.
+func (p Plan) Wide() bool { return len(p.Parts) > InlineParts }
 
 // Plan validates the whole input, cuts it into parts, inserts them (C17) and
 // starts the batch (C15), in this order: a part does not exist for anybody
@@ -105,8 +118,12 @@ type Plan struct {
 // start is how it resumes. A batch that is past validation is answered from what
 // is stored.
 //
-// Memory holds one line, 16 bytes a line for the custom_ids, and 40 bytes a
-// part; nothing is inserted before the whole file has been found valid.
+// The object of a wide plan is written whenever one is answered, with the same
+// bytes each time: whoever gets the answer finds it there, also where the planning
+// that wrote it first died, or a lifecycle rule has taken it since.
+//
+// Memory holds one line, 16 bytes a line for the custom_ids, 40 bytes a part and a
+// thousand parts' items; nothing is inserted before the whole file has been found valid.
 //
 // A batch that was told to end while it validates is planned like any other, so
 // that its counts exist and each of its lines can be answered; only then is
@@ -114,15 +131,20 @@ type Plan struct {
 //
 // An error is trouble of ours (retry), or [ErrCut]. Whatever is wrong with
 // the input makes the batch failed, with at most [MaxErrors] reasons, and is no
-// error here.
+// error here. A call that ctx's deadline leaves too little time for ends before it,
+// with [ErrOutOfTime]; the second such call makes the batch failed.
 func (p *Planner) Plan(ctx context.Context, tenant, id string, now time.Time) (Plan, error) {
+	return p.inTime(ctx, tenant, id, now, func(ctx context.Context) (Plan, error) { return p.plan(ctx, tenant, id, now) })
+}
+
+func (p *Planner) plan(ctx context.Context, tenant, id string, now time.Time) (Plan, error) {
 	began := time.Now() // planning takes minutes: what is written late says when
 	b, err := p.batches.Get(ctx, tenant, id)
 	if err != nil {
 		return Plan{}, fmt.Errorf("plan %s: %w", id, err)
 	}
 	if b.Status != Validating {
-		return planOf(b), nil
+		return p.answer(ctx, b)
 	}
 	cut, why, err := p.read(ctx, b)
 	if err != nil {
@@ -132,25 +154,37 @@ func (p *Planner) Plan(ctx context.Context, tenant, id string, now time.Time) (P
 		b, err = p.batches.Refuse(ctx, tenant, id, why, now.Add(time.Since(began)))
 		return p.settle(ctx, b, tenant, id, err)
 	}
-	parts := make([]Part, len(cut.parts))
-	for n, c := range cut.parts {
-		parts[n] = Part{
-			PartKey: PartKey{tenant, id, n}, State: Pending, Due: now.Add(p.o.Overdue).UTC().Truncate(time.Millisecond),
-			FirstLine: c.firstLine, FirstPhysical: c.physical, Lines: c.lines, From: c.from, To: c.to,
-			DoneLines: NewBitmap(c.lines), CreatedAt: now.UTC().Truncate(time.Millisecond),
-		}
-	}
 	// Groups, so that an error costs one of them and not the rest of 20,000.
-	for group := range slices.Chunk(parts, 1000) {
+	for from := 0; from < len(cut.parts); from += insertGroup {
+		to := min(from+insertGroup, len(cut.parts))
+		group := p.items(tenant, id, cut.parts[:to], from, now)
 		if err := tryAgain(ctx, func() error { return p.parts.Insert(ctx, group) }); err != nil {
-			return Plan{}, fmt.Errorf("plan %s: insert parts %d to %d: %w", id, group[0].N, group[len(group)-1].N, err)
+			return Plan{}, fmt.Errorf("plan %s: insert parts %d to %d: %w", id, from, to-1, err)
 		}
 	}
 	if err := p.compare(ctx, tenant, id, cut.parts); err != nil {
 		return Plan{}, fmt.Errorf("plan %s: %w", id, err)
 	}
-	b, err = p.batches.Start(ctx, tenant, id, Started{Parts: len(parts), Lines: cut.lines, Model: cut.model}, now.Add(time.Since(began)))
+	b, err = p.batches.Start(ctx, tenant, id, Started{Parts: len(cut.parts), Lines: cut.lines, Model: cut.model}, now.Add(time.Since(began)))
 	return p.settle(ctx, b, tenant, id, err)
+}
+
+// insertGroup is how many parts are inserted in one call.
+const insertGroup = 1000
+
+// items are the parts from number from on, as they are inserted.
+func (p *Planner) items(tenant, id string, cut []partCut, from int, now time.Time) []Part {
+	now = now.UTC().Truncate(time.Millisecond)
+	due := now.Add(p.o.Overdue).Truncate(time.Millisecond)
+	group := make([]Part, len(cut)-from)
+	for i, c := range cut[from:] {
+		group[i] = Part{
+			PartKey: PartKey{tenant, id, from + i}, State: Pending, Due: due,
+			FirstLine: c.firstLine, FirstPhysical: c.physical, Lines: c.lines, From: c.from, To: c.to,
+			DoneLines: NewBitmap(c.lines), CreatedAt: now,
+		}
+	}
+	return group
 }
 
 // settle answers with the batch as Start or Refuse left it. When the batch had
@@ -165,26 +199,53 @@ func (p *Planner) settle(ctx context.Context, b Batch, tenant, id string, err er
 	if b.Status == Validating {
 		return Plan{}, fmt.Errorf("plan %s: %w: still validating", id, ErrStatus)
 	}
-	plan := planOf(b)
+	plan, err := p.answer(ctx, b)
+	if err != nil {
+		return Plan{}, err
+	}
 	p.o.Log.InfoContext(ctx, "planned", "tenant", tenant, "batch", id, "status", string(b.Status), "parts", b.Parts, "lines", b.Lines, "errors", len(b.Errors))
 	return plan, nil
 }
 
-// planOf is what is left to run of a batch past validation. All parts of a
+// answer is what is left to run of a batch past validation. All parts of a
 // running one: a message that finds its part over only reports again, and a
 // finalizing one must come to its finish, whoever died in the middle of it.
-func planOf(b Batch) Plan {
+func (p *Planner) answer(ctx context.Context, b Batch) (Plan, error) {
 	switch {
 	case b.Status == Failed:
-		return Plan{Status: Refused}
+		return Plan{Status: Refused}, nil
 	case b.Status.Terminal(), b.Ending == Cancelled, b.Ending == Expired:
-		return Plan{Status: NotToRun}
+		return Plan{Status: NotToRun}, nil
 	}
-	parts := make([]int, b.Parts)
-	for i := range parts {
-		parts[i] = i
+	plan := Plan{Status: Planned, Parts: make([]int, b.Parts)}
+	for i := range plan.Parts {
+		plan.Parts[i] = i
 	}
-	return Plan{Status: Planned, Parts: parts}
+	if !plan.Wide() {
+		return plan, nil
+	}
+	object := Object{Bucket: p.bucket, Key: PlanKey(b.Tenant, b.ID)}
+	err := tryAgain(ctx, func() (err error) {
+		plan.Object, err = p.objects.Put(ctx, object, listParts(plan.Parts))
+		return err
+	})
+	if err != nil {
+		return Plan{}, fmt.Errorf("plan %s: list %d parts: %w", b.ID, b.Parts, err)
+	}
+	return plan, nil
+}
+
+// PlanKey is the key, in the results bucket, of the object that lists a wide
+// batch's parts.
+func PlanKey(tenant, batch string) string { return tenant + "/plan/" + batch + ".jsonl" }
+
+// listParts writes one {"part":n} a line.
+func listParts(parts []int) []byte {
+	list := make([]byte, 0, len(parts)*len(`{"part":12345}`+"\n"))
+	for _, n := range parts {
+		list = append(strconv.AppendInt(append(list, `{"part":`...), int64(n), 10), "}\n"...)
+	}
+	return list
 }
 
 // compare proves that the parts stored are those just cut. Insert leaves a part
@@ -246,7 +307,7 @@ func (p *Planner) read(ctx context.Context, b Batch) (c cuts, why []openai.Batch
 		return cuts{}, []openai.BatchError{{Code: codeFileTooLarge,
 			Message: fmt.Sprintf("The file has %d bytes; the most is %d. Split it into several batches.", b.Input.Object.Bytes, p.o.Bytes)}}, nil
 	}
-	in := newStream(ctx, p.objects, b.Input.Object, 0, b.Input.Object.Bytes)
+	in := newPrefetch(ctx, p.objects, b.Input.Object, planReach)
 	defer in.Close()
 	r := openai.NewReader(in, openai.Limits{LineBytes: p.o.LineBytes})
 	want := openai.Expect{Endpoint: b.Endpoint, Nesting: p.o.Nesting}

@@ -228,92 +228,6 @@ func TestPlanLosesToADecision(t *testing.T) {
 	}
 }
 
-func TestPlanAgainChangesNothing(t *testing.T) {
-	for name, input := range map[string][]byte{"good": requests(25), "bad": []byte("{}\n")} {
-		clean := newWorld(t)
-		o := &batch.PlannerOptions{PartLines: 10}
-		id := clean.create(input).ID
-		want, err := clean.planner(o).Plan(t.Context(), wTenant, id, wNow)
-		must(t, err)
-		wantParts := clean.truth.Table.PartsOf(wTenant, id)
-		for _, p := range clean.faults.Calls() {
-			if p.Op == "Workflow.Start" || p.Op == "Batches.Create" || p.Op == "Files.Get" {
-				continue // the creator's
-			}
-			for when, arm := range timings {
-				t.Run(name+" "+p.String()+" "+when, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						w := newWorld(t)
-						b := w.create(input)
-						arm(w.restart(), p)
-						_, _ = w.planner(o).Plan(t.Context(), wTenant, b.ID, wNow)
-						w.restart()
-						for range 2 {
-							plan, err := w.planner(o).Plan(t.Context(), wTenant, b.ID, wNow)
-							must(t, err)
-							if plan.Status != want.Status || fmt.Sprint(plan.Parts) != fmt.Sprint(want.Parts) {
-								t.Errorf("plan %+v, want %+v", plan, want)
-							}
-						}
-						for n, p := range w.truth.Table.PartsOf(wTenant, b.ID) {
-							p.Batch = id
-							if fmt.Sprintf("%+v", p) != fmt.Sprintf("%+v", wantParts[n]) {
-								t.Errorf("part %d: %+v, want %+v", n, p, wantParts[n])
-							}
-						}
-					})
-				})
-			}
-		}
-	}
-}
-
-// A planning that died between its inserts is resumed by planning again; but not
-// with parts of another size, which would mix two cuts (Planner.compare).
-func TestPlanAfterADeathBetweenInserts(t *testing.T) {
-	w := newWorld(t)
-	b := w.create(requests(1500))
-	f := w.restart()
-	f.Before("Parts.Insert", 2, f.Crash)
-	if _, err := w.planner(&batch.PlannerOptions{PartLines: 1}).Plan(t.Context(), wTenant, b.ID, wNow); !errors.Is(err, memory.ErrCrashed) {
-		t.Fatalf("got %v", err)
-	}
-	if n := len(w.truth.Table.PartsOf(wTenant, b.ID)); n != 1000 {
-		t.Fatalf("%d parts are there", n)
-	}
-	w.restart()
-	if _, err := w.planner(&batch.PlannerOptions{PartLines: 2}).Plan(t.Context(), wTenant, b.ID, wNow); !errors.Is(err, batch.ErrCut) {
-		t.Errorf("parts of another size: %v", err)
-	}
-	if got := w.batch(b.ID).Status; got != batch.Validating {
-		t.Errorf("batch is %s", got)
-	}
-	plan, err := w.planner(&batch.PlannerOptions{PartLines: 1}).Plan(t.Context(), wTenant, b.ID, wNow)
-	must(t, err)
-	if len(plan.Parts) != 1500 || w.batch(b.ID).Parts != 1500 {
-		t.Errorf("%d parts", len(plan.Parts))
-	}
-}
-
-// As many parts, cut elsewhere: 10 lines in parts of 6 are two parts, and in
-// parts of 5 too. Taken for equal, line 5 would belong to both, or to neither.
-func TestPlanDoesNotMixTwoCutsOfEqualCount(t *testing.T) {
-	w := newWorld(t)
-	b := w.create(requests(10))
-	f := w.restart()
-	f.Before("Batches.Start", 1, f.Crash)
-	if _, err := w.planner(&batch.PlannerOptions{PartLines: 6}).Plan(t.Context(), wTenant, b.ID, wNow); !errors.Is(err, memory.ErrCrashed) {
-		t.Fatalf("got %v", err)
-	}
-	w.restart()
-	if _, err := w.planner(&batch.PlannerOptions{PartLines: 5}).Plan(t.Context(), wTenant, b.ID, wNow); !errors.Is(err, batch.ErrCut) {
-		t.Errorf("another cut: %v", err)
-	}
-	if got := w.batch(b.ID).Status; got != batch.Validating {
-		t.Errorf("batch is %s", got)
-	}
-}
-
 func TestPlanOfAnInputThatIsGone(t *testing.T) {
 	for name, change := range map[string]func(*world, batch.Object) error{
 		"deleted": func(w *world, o batch.Object) error {
@@ -341,7 +255,7 @@ func TestPlanOfAnInputThatIsGone(t *testing.T) {
 // never look like its end.
 func TestPlanReadsOnAfterTears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		input := requests(3000) // several buffers
+		input := requests(9000) // several blocks
 		w := newWorld(t)
 		b := w.create(input)
 		f := w.restart()
@@ -355,7 +269,7 @@ func TestPlanReadsOnAfterTears(t *testing.T) {
 		})
 		_, err := w.planner(nil).Plan(t.Context(), wTenant, b.ID, wNow)
 		must(t, err)
-		if got := w.batch(b.ID); got.Lines != 3000 || tears < 2 {
+		if got := w.batch(b.ID); got.Lines != 9000 || tears < 2 {
 			t.Errorf("%d lines after %d tears", got.Lines, tears)
 		}
 		parts := w.truth.Table.PartsOf(wTenant, b.ID)
@@ -401,7 +315,7 @@ func TestPlanDoesNotTakeAnEarlyEndForTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		b := w.create(requests(100))
-		p, err := batch.NewPlanner(w.m.Table.Batches, w.m.Table.Parts, endsEarly{w.m.Objects}, nil)
+		p, err := batch.NewPlanner(w.m.Table.Batches, w.m.Table.Parts, endsEarly{w.m.Objects}, wResults, nil)
 		must(t, err)
 		_, err = p.Plan(t.Context(), wTenant, b.ID, wNow)
 		must(t, err)
@@ -416,7 +330,7 @@ func TestPlannerOptions(t *testing.T) {
 	for name, o := range map[string]*batch.PlannerOptions{
 		"parts too long": {PartLines: 1001}, "negative part": {PartLines: -1}, "negative lines": {Lines: -1}, "negative overdue": {Overdue: -1},
 	} {
-		if _, err := batch.NewPlanner(m.Table.Batches, m.Table.Parts, m.Objects, o); err == nil {
+		if _, err := batch.NewPlanner(m.Table.Batches, m.Table.Parts, m.Objects, wResults, o); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

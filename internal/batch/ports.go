@@ -42,6 +42,10 @@ type Batches interface {
 	// Refuse moves validating to failed (C15) with the reasons. ErrStatus
 	// otherwise, except that a batch already failed counts as success.
 	Refuse(ctx context.Context, tenant, id string, why []openai.BatchError, now time.Time) (Batch, error)
+	// Overrun counts one planning more that its time was too short for (C15: status
+	// = validating). It is not idempotent: call it once. ErrStatus when the batch
+	// left validating already.
+	Overrun(ctx context.Context, tenant, id string, now time.Time) (Batch, error)
 }
 
 // Started is what planning found.
@@ -67,6 +71,11 @@ type Endings interface {
 	Finalize(ctx context.Context, tenant, id string, tok lease.Token, until, cut, now time.Time) (Batch, error)
 	// Hold prolongs the right (status=finalizing AND finalizer=tok). ErrLost.
 	Hold(ctx context.Context, tenant, id string, tok lease.Token, until, now time.Time) error
+	// Advance records how far the results are assembled, and prolongs the right
+	// (status=finalizing AND finalizer=tok AND the stored Progress.Step is one below
+	// p.Step, 0 where nothing is stored). A batch that tok finalizes and that is at
+	// p.Step already counts as success: its answer was lost. ErrLost otherwise.
+	Advance(ctx context.Context, tenant, id string, tok lease.Token, p Progress, until, now time.Time) error
 	// Close makes the ending the status (C16: status=finalizing AND
 	// finalizer=tok), with counts, usage and file ids in the same write.
 	// ErrLost when tok is not the finalizer, except that a terminal batch whose
@@ -78,6 +87,7 @@ type Endings interface {
 type Closed struct {
 	Counts       Counts
 	Usage        openai.Usage
+	Troubles     Troubles
 	OutputFileID string
 	ErrorFileID  string
 }
@@ -106,27 +116,38 @@ type Claim struct {
 type Claims interface {
 	// Claim takes a pending part (C5) for c.Token: leased until `until` (also
 	// its due time), attempts+1, ver+1, the message's task token kept. The
-	// answer is the part as it now is; the attempts before are Attempts-1. A
-	// part that c.Token holds already is the caller's own lost write. Otherwise
-	// *HeldError, ErrOver, ErrDead or ErrExhausted (attempts >= maxAttempts).
+	// answer is the part as it now is: the attempts before are Attempts-1, the
+	// suspect is the one that was found, which is dealt with first. A part that
+	// c.Token holds already is the caller's own lost write. Otherwise *HeldError,
+	// ErrOver, ErrDead or ErrExhausted (attempts >= maxAttempts and no suspect).
 	Claim(ctx context.Context, c Claim, taskToken string, maxAttempts int, until, now time.Time) (Part, error)
-	// Heartbeat prolongs the lease (C7); due stays. ErrLost.
-	Heartbeat(ctx context.Context, c Claim, until, now time.Time) error
+	// Heartbeat prolongs the lease (C7); due stays. begun is how many lines are sent
+	// and not committed. ErrLost.
+	Heartbeat(ctx context.Context, c Claim, begun int, until, now time.Time) error
+	// Suspect writes, before a line is sent alone, that it will be (C7s: C7 and
+	// processed_lines=processed): line and strikes, this being the strikes-th
+	// claim to do so in a row. The claim's token goes with it, whatever s.By is;
+	// the lease is prolonged, due stays; one line counts as begun. A late first write of a repeated one is
+	// refused once the line is checkpointed. ErrLost.
+	Suspect(ctx context.Context, c Claim, s Suspect, processed int, until, now time.Time) error
 	// Checkpoint makes a chunk count (C8: C7 and processed_lines=k.From):
-	// processed_lines, done_lines, the chunk appended, attempts=0, lease and due
-	// to `until`. If the token owns the part and processed_lines is already
-	// k.To, it was this write: success. ErrLost otherwise. After an error of
+	// processed_lines, done_lines, the chunk appended, attempts=0, no suspect any
+	// more, lease and due to `until`. If the token owns the part and processed_lines is already
+	// k.To, it was this write: success. ErrLost otherwise. One with k.Last makes the
+	// part done with it, as Finish does. After an error of
 	// unknown fate repeat the identical checkpoint only, never a larger one.
 	Checkpoint(ctx context.Context, c Claim, k Checkpoint, until, now time.Time) error
-	// Finish marks the part done (C9: C7 and processed_lines=lines); owner stays,
-	// due goes. A part already done by the token is success. ErrLost.
+	// Finish marks a part done (C9: C7 and processed_lines=lines) that a checkpoint
+	// didn't, such as one that was found with nothing left to do; owner stays, due
+	// goes. A part already done by the token is success. ErrLost.
 	Finish(ctx context.Context, c Claim, lines int, now time.Time) error
 	// HandOver gives the part back (C10): pending, owner gone, attempts as
-	// given, due as given (when its message is overdue). ErrLost.
+	// given, due as given (when its message is overdue). A strike that this claim
+	// wrote is taken back; those of others stay. ErrLost.
 	HandOver(ctx context.Context, c Claim, attempts int, due, now time.Time) error
 	// Fail gives the part back after a failure of the worker's own (C10f):
 	// pending, owner gone, attempts kept, reason (no body, at most 1,000 bytes)
-	// and due recorded. ErrLost.
+	// and due recorded, this claim's strike taken back. ErrLost.
 	Fail(ctx context.Context, c Claim, reason string, due, now time.Time) error
 }
 
@@ -146,6 +167,10 @@ type Checkpoint struct {
 	From, To int    // processed lines before and after; To-From = Chunk.N > 0
 	Done     Bitmap // all lines done once it counts, To bits set
 	Chunk    Chunk
+	Begun    int // lines sent that are not in it nor in an earlier one
+	// Last says that To is all the part's lines: the same write makes it done (C9).
+	// It saves a write of an item that is at its largest then.
+	Last bool
 }
 
 // Files keeps file records. Reads are strongly consistent.
@@ -203,12 +228,24 @@ type Uploads interface {
 	Complete(ctx context.Context, o Object, id string, pieces []Piece) (Object, error)
 	// Abort drops the upload and its pieces; a gone one is no error.
 	Abort(ctx context.Context, o Object, id string) error
+	// Pieces gives the pieces stored so far, by number. ErrNotFound when the upload
+	// is gone.
+	Pieces(ctx context.Context, o Object, id string) ([]StoredPiece, error)
+	// Stat names the object under o's bucket and key as it is now, with version,
+	// ETag and size: whether a completion of unknown fate took effect. ErrNotFound.
+	Stat(ctx context.Context, o Object) (Object, error)
 }
 
 // Piece is a stored piece of an upload.
 type Piece struct {
 	N    int
 	ETag string
+}
+
+// StoredPiece is a piece with its size.
+type StoredPiece struct {
+	Piece
+	Bytes int64
 }
 
 // Message asks a worker to run a part. It is a hint: any number of copies may
@@ -243,6 +280,9 @@ type Queue interface {
 	Delete(ctx context.Context, d Delivery) error
 	// Send adds a message, visible after delay (0-15 min).
 	Send(ctx context.Context, m Message, delay time.Duration) error
+	// SendAll adds any number of messages, visible at once, in few calls. An error
+	// says that one of them at least may not have been added; the others were.
+	SendAll(ctx context.Context, ms []Message) error
 }
 
 // Workflow is told, and tells others, that there is something to do.
@@ -257,10 +297,24 @@ type Workflow interface {
 	// Finish starts an execution under the name given that only finishes the
 	// batch. One of that name that exists already is as with Start.
 	Finish(ctx context.Context, name, tenant, batch string) error
+	// Seen looks what became of the execution of that name.
+	Seen(ctx context.Context, name string) (Execution, error)
 	// Report tells the workflow that a part is over. A token it no longer knows
 	// is no error: the table says done.
 	Report(ctx context.Context, taskToken string) error
 }
+
+// Execution is what is known of an execution.
+type Execution string
+
+// What an execution may be. Fallen ones ended without success: failed, timed out
+// or were stopped.
+const (
+	Running Execution = "running"
+	Over    Execution = "over" // with success
+	Fallen  Execution = "fallen"
+	Never   Execution = "never" // there is none of that name
+)
 
 // Call is one request to a model, on a submitter's behalf.
 type Call struct {

@@ -16,6 +16,8 @@ import (
 // answer is what one try of a line brought.
 type answer struct {
 	verdict verdict
+	signal  signal
+	opened  string // why the model's circuit opened by it; "": it didn't
 	wait    time.Duration
 	result  result // when settled
 	err     error  // the line is not to blame: the worker can't go on with its part
@@ -35,19 +37,8 @@ type result struct {
 // claim.
 func (h *hand) replay(ctx context.Context, b Batch, ln *line) answer {
 	o := &h.s.r.o
-	if !ln.parsed {
-		req, bad := openai.ParseLine(ln.raw, openai.Expect{Endpoint: b.Endpoint, Nesting: maxNesting})
-		if bad != nil {
-			return answer{err: fmt.Errorf("%w: line %d: %s", errUnreadable, ln.number, bad.Code)}
-		}
-		ln.req, ln.parsed = req, true
-	}
 	ln.tries++
-	call := Call{
-		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Submitter: b.Submitter,
-		Line: h.part.FirstLine + int64(ln.index), Endpoint: b.Endpoint, Body: ln.req.Body, Try: ln.tries,
-		Room: func(ctx context.Context, n int64) error { return h.roomFor(ctx, ln, n) },
-	}
+	call := h.callOf(b, ln)
 	callCtx, cancel := context.WithTimeout(ctx, o.LineTimeout)
 	reply, err := h.s.r.Model.Call(callCtx, call)
 	if err != nil && callCtx.Err() != nil && ctx.Err() == nil && !errors.Is(err, ErrNoCredential) {
@@ -60,9 +51,16 @@ func (h *hand) replay(ctx context.Context, b Batch, ln *line) answer {
 	if errors.Is(err, ErrNoCredential) {
 		return answer{err: err}
 	}
-	v, wait := o.judge(ln, reply, err)
+	said := signalOf(reply, err)
+	f, what := faultOf(reply, err)
+	w := ln.pace.breaker.heard(f, what, time.Now())
+	pardoned := f == refusal && w.stormy
+	if pardoned {
+		ln.forgiven++
+	}
+	v, wait := o.judge(ln, reply, err, pardoned)
 	if v != settled {
-		return answer{verdict: v, wait: wait}
+		return answer{verdict: v, signal: said, opened: w.opened, wait: wait}
 	}
 	size := keptSize(reply.Body)
 	if err == nil && size > o.ReplyBytes {
@@ -71,11 +69,20 @@ func (h *hand) replay(ctx context.Context, b Batch, ln *line) answer {
 	// A model that didn't ask for room, and a reply that grows when it is kept, do
 	// so here. The copy that a record is comes on top of that: one at a time.
 	if h.roomFor(ctx, ln, size) != nil {
-		return answer{verdict: again}
+		return answer{verdict: again, signal: said, opened: w.opened}
 	}
 	h.s.recording.Lock()
 	defer h.s.recording.Unlock()
-	return answer{result: h.record(call, ln, reply, err)}
+	return answer{signal: said, opened: w.opened, result: h.record(call, ln, reply, err)}
+}
+
+// callOf is the request that a try of ln is.
+func (h *hand) callOf(b Batch, ln *line) Call {
+	return Call{
+		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Submitter: b.Submitter,
+		Line: h.part.FirstLine + int64(ln.index), Endpoint: b.Endpoint, Body: ln.req.Body, Try: ln.tries,
+		Room: func(ctx context.Context, n int64) error { return h.roomFor(ctx, ln, n) },
+	}
 }
 
 // roomFor waits until the window has room for ln and n bytes of a reply to it.
@@ -147,6 +154,8 @@ func (h *hand) record(c Call, ln *line, reply Reply, err error) result {
 // failureCode names what happened to a line that has no reply.
 func failureCode(err error) string {
 	switch {
+	case errors.Is(err, errCrashed):
+		return openai.CodeLineCrashedWorker
 	case errors.Is(err, ErrReplyTooLarge):
 		return openai.CodeResponseTooLarge
 	case errors.Is(err, ErrTimeout):

@@ -28,8 +28,8 @@ const (
 // judge decides on a try of ln, and for how long to wait. Retried are 408, 409,
 // 429, every 5xx, and no reply at all; other replies are the model's last word.
 // The waiting of a line is bounded in tries and in time; what comes after the
-// last try is kept.
-func (o *RunnerOptions) judge(ln *line, reply Reply, err error) (verdict, time.Duration) {
+// last try is kept. A pardoned try counts for neither.
+func (o *RunnerOptions) judge(ln *line, reply Reply, err error, pardoned bool) (verdict, time.Duration) {
 	switch {
 	case errors.Is(err, ErrReplyTooLarge):
 		return settled, 0
@@ -39,7 +39,7 @@ func (o *RunnerOptions) judge(ln *line, reply Reply, err error) (verdict, time.D
 		// Not the line's fault, so none of its tries is spent: the part comes back
 		// when the upstream is ready.
 		return longWait, reply.RetryAfter
-	case ln.tries >= o.Tries:
+	case !pardoned && ln.tries-ln.forgiven >= o.Tries:
 		return settled, 0
 	}
 	if ln.pause == nil {
@@ -48,6 +48,9 @@ func (o *RunnerOptions) judge(ln *line, reply Reply, err error) (verdict, time.D
 	wait := ln.pause.NextBackOff()
 	if err == nil {
 		wait += reply.RetryAfter // the jitter on top spreads those who were told the same
+	}
+	if pardoned {
+		return again, wait
 	}
 	if ln.waited+wait > o.RetryBudget {
 		return settled, 0

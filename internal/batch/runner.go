@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Runner replays parts against a model. It holds no state between runs and is
-// safe for concurrent use; each [Runner.Run] is a worker of its own.
+// Runner replays parts against a model. It is safe for concurrent use; each
+// [Runner.Run] is a worker of its own. Between runs it keeps only how much each
+// model takes (pacer).
 //
 // Inside a run one goroutine owns everything (shift and its hands). Requests,
 // reads, checkpoints and heartbeats run in goroutines of their own and report
@@ -18,13 +19,18 @@ import (
 // panic would leave a line without a result.
 type Runner struct {
 	RunnerPorts
-	o RunnerOptions
+	o     RunnerOptions
+	pacer *pacer
 }
 
 // RunnerPorts is what a Runner needs; every field is required.
 type RunnerPorts struct {
 	Batches  Batches // only Get is called
+	Parts    Parts   // only Get is called
 	Claims   Claims
+	Steals   Steals
+	Deaths   Deaths // only Declare is called
+	Events   Events // only Record is called
 	Objects  Objects
 	Queue    Queue
 	Workflow Workflow // only Report is called
@@ -36,7 +42,12 @@ type RunnerPorts struct {
 
 // RunnerOptions tunes a Runner. A zero field has the default named with it.
 type RunnerOptions struct {
-	Concurrency int // K, requests in flight over both hands; 32
+	// Requests in flight to one model, over all hands of a run: at first, and the
+	// bounds between which that adapts (see pace). Ceiling bounds those to all models
+	// together, too. 1 <= Floor <= Concurrency <= Ceiling.
+	Concurrency int // 32
+	Floor       int // 1
+	Ceiling     int // 128, or Concurrency where that is more
 
 	CheckpointLines int           // C, results that force a checkpoint; 100
 	CheckpointEvery time.Duration // the longest a result waits for one; 15 s
@@ -57,7 +68,14 @@ type RunnerOptions struct {
 	RetryBudget time.Duration // waiting between the tries of a line, in sum; 120 s
 	LongWait    time.Duration // a longer Retry-After hands the part over; 10 s
 
-	MaxAttempts int // claims in a row without progress that a part may have; 3
+	MaxAttempts int           // claims in a row without progress that a part may have; 3
+	DeadGrace   time.Duration // how long a dead part waits for a redrive before it is sealed; 1 h
+
+	// Overdue is how long the message of a part that was given back may stay unseen
+	// before the reaper sends another; 2 h.
+	Overdue time.Duration
+
+	Observer Observer // nil: nobody is told
 }
 
 // The bounds of an input line and its nesting are the ceilings of the settings,
@@ -75,13 +93,13 @@ const (
 	maxHide     = 12 * time.Hour   // the longest a received one can be hidden
 	firstReturn = 5 * time.Second  // a failure's first backoff; doubled at each receive
 	reportWait  = 10 * time.Second // the part is over, only the report failed
-	deadWait    = 5 * time.Minute  // dead or exhausted: somebody must look at it first
-	overdue     = 2 * time.Hour    // a message not seen for so long counts as lost
+	deadWait    = 5 * time.Minute  // not to be declared dead, or a newer program's: somebody must look at it first
+	overdue     = 2 * time.Hour    // a message not seen for so long counts as lost, unless told otherwise
 )
 
 // NewRunner checks ports and options, and the relations between them.
 func NewRunner(p RunnerPorts, o *RunnerOptions) (*Runner, error) {
-	if p.Batches == nil || p.Claims == nil || p.Objects == nil || p.Queue == nil ||
+	if p.Batches == nil || p.Parts == nil || p.Claims == nil || p.Steals == nil || p.Deaths == nil || p.Events == nil || p.Objects == nil || p.Queue == nil ||
 		p.Workflow == nil || p.Model == nil || p.Log == nil || p.Results == "" {
 		return nil, errors.New("batch: a Runner needs all of its ports")
 	}
@@ -92,7 +110,9 @@ func NewRunner(p RunnerPorts, o *RunnerOptions) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("batch: runner options: %w", err)
 	}
-	return &Runner{RunnerPorts: p, o: opts}, nil
+	pacer := newPacer(opts.Floor, opts.Concurrency, opts.Ceiling)
+	pacer.storm = opts.Tries + 1
+	return &Runner{RunnerPorts: p, o: opts, pacer: pacer}, nil
 }
 
 func orDefault[T int | int64 | time.Duration](v *T, def T) {
@@ -103,6 +123,8 @@ func orDefault[T int | int64 | time.Duration](v *T, def T) {
 
 func (o RunnerOptions) withDefaults() (RunnerOptions, error) {
 	orDefault(&o.Concurrency, 32)
+	orDefault(&o.Floor, 1)
+	orDefault(&o.Ceiling, max(128, o.Concurrency))
 	orDefault(&o.CheckpointLines, 100)
 	orDefault(&o.CheckpointEvery, 15*time.Second)
 	orDefault(&o.CheckpointBytes, 8<<20)
@@ -117,23 +139,29 @@ func (o RunnerOptions) withDefaults() (RunnerOptions, error) {
 	orDefault(&o.RetryBudget, 120*time.Second)
 	orDefault(&o.LongWait, 10*time.Second)
 	orDefault(&o.MaxAttempts, 3)
+	orDefault(&o.DeadGrace, time.Hour)
+	orDefault(&o.Overdue, overdue)
 
 	var faults []error
 	for _, n := range []struct {
 		name  string
 		value int64
 	}{
-		{"Concurrency", int64(o.Concurrency)}, {"CheckpointLines", int64(o.CheckpointLines)},
+		{"Concurrency", int64(o.Concurrency)}, {"Floor", int64(o.Floor)}, {"Ceiling", int64(o.Ceiling)},
+		{"CheckpointLines", int64(o.CheckpointLines)},
 		{"CheckpointEvery", int64(o.CheckpointEvery)}, {"CheckpointBytes", o.CheckpointBytes},
 		{"ReplyBytes", o.ReplyBytes},
 		{"Lease", int64(o.Lease)}, {"Heartbeat", int64(o.Heartbeat)}, {"Skew", int64(o.Skew)},
 		{"LookEvery", int64(o.LookEvery)}, {"LineTimeout", int64(o.LineTimeout)}, {"Margin", int64(o.Margin)},
 		{"Tries", int64(o.Tries)}, {"RetryBudget", int64(o.RetryBudget)}, {"LongWait", int64(o.LongWait)},
-		{"MaxAttempts", int64(o.MaxAttempts)},
+		{"MaxAttempts", int64(o.MaxAttempts)}, {"DeadGrace", int64(o.DeadGrace)}, {"Overdue", int64(o.Overdue)},
 	} {
 		if n.value < 0 {
 			faults = append(faults, fmt.Errorf("%s is negative", n.name))
 		}
+	}
+	if o.Floor > o.Concurrency || o.Concurrency > o.Ceiling {
+		faults = append(faults, errors.New("option Concurrency must lie between Floor and Ceiling"))
 	}
 	if o.Lease < 4*o.Heartbeat {
 		faults = append(faults, errors.New("option Lease must be at least 4 times Heartbeat: three may fail before a live worker is robbed"))
@@ -170,6 +198,8 @@ type Outcome struct {
 	Why string
 	// Tally counts over all parts of the run.
 	Tally Tally
+	// Lines are Tally's, by batch; nil while there are none.
+	Lines map[Subject]int
 }
 
 // Tally counts what a run did.
@@ -181,7 +211,7 @@ type Tally struct {
 }
 
 // Run works on the delivered part and, while its tail drains, on the next
-// messages of the queue, two parts in hand at most, until nothing is left or
+// messages of the queue, eight parts in hand at most, until nothing is left or
 // until `until` comes too near. It returns when everything it started has
 // ended. When ctx ends first, or `until` passes, everything is dropped where it
 // stands: the lease lapses and the next owner repeats what wasn't committed.
@@ -194,12 +224,18 @@ func (r *Runner) Run(ctx context.Context, first Delivery, until time.Time) Outco
 		cancel: cancel,
 		until:  until,
 		last:   until.Add(-r.o.LineTimeout - r.o.Margin),
-		events: make(chan func(), r.o.Concurrency),
+		events: make(chan func(), r.o.Ceiling),
+		lanes:  newLanes(r.pacer),
 		room:   room{most: r.o.window()},
 		guess:  r.o.likelyReply(r.o.window() / int64(2*r.o.Concurrency)),
 		views:  map[viewKey]*view{},
 	}
 	s.take(first, true)
 	s.run()
+	s.slots.pass(time.Now(), s.inFlight)
+	r.o.Observer.Add(MetricSlotUse, s.slots.percent())
+	if n := s.untold.dropped; n > 0 {
+		r.Log.Warn("events not recorded", "events", n)
+	}
 	return s.outcome
 }

@@ -16,9 +16,20 @@ import (
 var scenarios = []struct {
 	name string
 	life time.Duration
+	seed func(*rig) // changes how things stand before
 }{
-	{"to the end", life},
-	{"handed over", 185 * time.Second}, // 5 s to send in
+	{"to the end", life, nil},
+	{"handed over", 185 * time.Second, nil}, // 5 s to send in
+	{"stolen", life, func(r *rig) {
+		p := r.part(0)
+		p.State, p.Owner, p.LeaseUntil, p.Attempts, p.Ver = batch.Leased, "dead", time.Now().Add(-time.Minute), 1, 9
+		r.m.Table.SeedPart(p)
+	}},
+	{"with a suspect, then alone", life, func(r *rig) {
+		p := r.part(0)
+		p.Attempts, p.Suspect, p.Ver = 2, batch.Suspect{Line: 17, Strikes: 1, By: "dead"}, 9
+		r.m.Table.SeedPart(p)
+	}},
 }
 
 func crashRig(t *testing.T) *rig {
@@ -37,6 +48,9 @@ func TestCrashTable(t *testing.T) {
 		var points []memory.Point
 		bubble(t, func(t *testing.T) {
 			r := crashRig(t)
+			if s.seed != nil {
+				s.seed(r)
+			}
 			f := memory.NewFaults()
 			r.run(f, s.life)
 			for _, p := range f.Calls() {
@@ -52,7 +66,7 @@ func TestCrashTable(t *testing.T) {
 			for _, when := range []string{"before", "after"} {
 				for _, kind := range []string{"crash", "fail"} {
 					t.Run(fmt.Sprintf("%s/%s %s %s", s.name, kind, when, p), func(t *testing.T) {
-						bubble(t, func(t *testing.T) { crashAt(t, p, when, kind, s.life) })
+						bubble(t, func(t *testing.T) { crashAt(t, p, when, kind, s.life, s.seed) })
 					})
 				}
 			}
@@ -60,8 +74,11 @@ func TestCrashTable(t *testing.T) {
 	}
 }
 
-func crashAt(t *testing.T, p memory.Point, when, kind string, life time.Duration) {
+func crashAt(t *testing.T, p memory.Point, when, kind string, life time.Duration, seed func(*rig)) {
 	r := crashRig(t)
+	if seed != nil {
+		seed(r)
+	}
 	f := memory.NewFaults()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -94,7 +111,11 @@ func crashAt(t *testing.T, p memory.Point, when, kind string, life time.Duration
 	}
 	r.records() // what counts so far is whole
 	r.settle()
-	r.conserved()
+	for i, x := range r.conserved() {
+		if blamed := kind == "crash" && seed != nil && i == 17; !x.OK && !blamed && p.Op != "Model.Call" {
+			t.Errorf("line %d failed: %s", i, x.Result)
+		}
+	}
 	limit := 0
 	switch {
 	case kind == "crash":
@@ -149,7 +170,7 @@ func owners(t *testing.T, seed uint64) {
 		}
 	})
 	r.opts = batch.RunnerOptions{
-		Concurrency: 4, CheckpointLines: 8, Lease: 24 * time.Second, LineTimeout: 5 * time.Second,
+		Concurrency: 4, Floor: 1, Ceiling: 8, CheckpointLines: 8, Lease: 24 * time.Second, LineTimeout: 5 * time.Second,
 		Margin: 5 * time.Second, MaxAttempts: 1000,
 	}
 	bad := 10 * time.Minute // how long things go wrong

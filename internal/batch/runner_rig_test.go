@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -46,6 +47,12 @@ func newRig(t *testing.T, lines, partLines int, answer answerer) *rig {
 // newPaddedRig makes every line so many bytes longer.
 func newPaddedRig(t *testing.T, lines, partLines, pad int, answer answerer) *rig {
 	t.Helper()
+	return newModelRig(t, lines, partLines, pad, func(int) string { return "m" }, answer)
+}
+
+// newModelRig has lines for many models.
+func newModelRig(t *testing.T, lines, partLines, pad int, model func(line int) string, answer answerer) *rig {
+	t.Helper()
 	r := &rig{t: t, m: memory.New(memory.Options{}), model: memory.NewModel(nil, answer)}
 	var input bytes.Buffer
 	var parts []batch.Part
@@ -57,7 +64,7 @@ func newPaddedRig(t *testing.T, lines, partLines, pad int, answer answerer) *rig
 			})
 		}
 		// Odd spacing, escapes and a number no float holds: byte for byte, or not.
-		body := fmt.Sprintf(`{ "model":"m", "n":12345678901234567890.%d, "x": "é\u0041\/<&>%s" }`, i, strings.Repeat("x", pad))
+		body := fmt.Sprintf(`{ "model":%q, "n":12345678901234567890.%d, "x": "é\u0041\/<&>%s" }`, model(i), i, strings.Repeat("x", pad))
 		r.bodies = append(r.bodies, body)
 		fmt.Fprintf(&input, `{"custom_id":"<id-%d>","method":"POST","url":%q,"body":%s}`+"\n", i, endpoint, body)
 		p := &parts[len(parts)-1]
@@ -94,13 +101,20 @@ func (r *rig) runner(f *memory.Faults) *batch.Runner {
 	r.t.Helper()
 	m := r.m.With(f)
 	p := batch.RunnerPorts{
-		Batches: m.Table.Batches, Claims: m.Table.Claims, Objects: m.Objects, Queue: m.Queue, Workflow: m.Workflow,
+		Batches: m.Table.Batches, Parts: m.Table.Parts, Claims: m.Table.Claims, Steals: m.Table.Claims, Deaths: m.Table.Deaths, Events: m.Table.Events,
+		Objects: m.Objects, Queue: m.Queue, Workflow: m.Workflow,
 		Model: r.model.With(f), Log: slog.New(slog.DiscardHandler), Results: results,
 	}
 	if r.ports != nil {
 		r.ports(&p)
 	}
-	runner, err := batch.NewRunner(p, &r.opts)
+	o := r.opts
+	if o.Floor == 0 && o.Ceiling == 0 {
+		// A limit that stands still, unless a test is about its moves.
+		o.Concurrency = cmp.Or(o.Concurrency, 32)
+		o.Floor, o.Ceiling = o.Concurrency, o.Concurrency
+	}
+	runner, err := batch.NewRunner(p, &o)
 	if err != nil {
 		r.t.Fatal(err)
 	}

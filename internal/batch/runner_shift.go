@@ -21,8 +21,9 @@ type shift struct {
 	owed   int       // goroutines that will still send
 	wake   time.Time // when to look again although nothing was sent
 
-	hands    []*hand // oldest first; two at most
+	hands    []*hand // oldest first; maxHands at most
 	inFlight int     // requests of all hands, those of a hand that is gone included
+	lanes    lanes   // the same by model
 	room     room
 	guess    int64 // bytes that a reply may have: the largest lately
 	full     bool  // a line or a reply waits for room
@@ -33,6 +34,8 @@ type shift struct {
 	receiveAt time.Time
 	noMore    bool // take no further message
 
+	untold  untold
+	slots   slotUse
 	outcome Outcome
 }
 
@@ -90,7 +93,7 @@ func (s *shift) run() {
 // (at); so the loop has one timer, and a state that was forgotten there shows as
 // a run that stands still in a test with virtual time.
 func (s *shift) advance(now time.Time) {
-	s.wake = time.Time{}
+	s.wake, s.lanes.wake = time.Time{}, time.Time{}
 	if !now.Before(s.until) {
 		s.abandon()
 		return
@@ -100,8 +103,13 @@ func (s *shift) advance(now time.Time) {
 		h.keep(now)
 		h.watch(now)
 	}
-	s.send(now)
 	for _, h := range s.snapshot() {
+		h.isolate(now)
+	}
+	s.send(now)
+	s.at(now, s.lanes.wake)
+	for _, h := range s.snapshot() {
+		h.becalm(now)
 		h.save(now)
 		h.close(now)
 	}
@@ -109,7 +117,7 @@ func (s *shift) advance(now time.Time) {
 }
 
 // snapshot lets a hand leave while the others are gone through.
-func (s *shift) snapshot() []*hand { return append(make([]*hand, 0, 2), s.hands...) }
+func (s *shift) snapshot() []*hand { return append(make([]*hand, 0, maxHands), s.hands...) }
 
 // at asks to be woken at t, if that is still to come.
 func (s *shift) at(now, t time.Time) {
@@ -126,11 +134,15 @@ func (s *shift) abandon() {
 	}
 }
 
-// next takes another message once the only hand has no line left to send
+// maxHands is how many parts a run may hold: one whose lines are being sent, and
+// the tails of others. A tail is as long as the slowest of a part's last lines, which
+// at 128 slots and parts of 500 lines outlasts several parts (ADR 11 has the figures).
+const maxHands = 8
+
+// next takes another message once the hands have hardly a line left to send
 // (step 4), if there is time enough to be worth it.
 func (s *shift) next(now time.Time) {
-	if s.receiving || s.noMore || len(s.hands) != 1 || !s.hands[0].tailing() ||
-		!now.Add(s.r.o.Heartbeat).Before(s.last) {
+	if s.receiving || s.noMore || !s.dry() || !now.Add(s.r.o.Heartbeat).Before(s.last) {
 		return
 	}
 	if now.Before(s.receiveAt) {
@@ -148,6 +160,24 @@ func (s *shift) next(now time.Time) {
 	})
 }
 
+// dry reports whether the slots will soon have nothing to send: of every part in
+// hand all lines are read, and those not yet sent are a quarter of what is in flight
+// at most, which is what is sent while a message is received and its part claimed.
+// Sooner would be a part taken from a worker that has nothing to do.
+func (s *shift) dry() bool {
+	if len(s.hands) == 0 || len(s.hands) >= maxHands {
+		return false
+	}
+	queued := 0
+	for _, h := range s.hands {
+		if h.phase == taking || h.phase == working && !h.tailing() {
+			return false
+		}
+		queued += h.queue.n
+	}
+	return 4*queued <= s.inFlight
+}
+
 func (s *shift) received(d Delivery, err error) {
 	s.receiving = false
 	switch {
@@ -156,11 +186,11 @@ func (s *shift) received(d Delivery, err error) {
 	case err != nil:
 		s.receiveAt = time.Now().Add(5 * emptyWait)
 		s.r.Log.Warn("receive failed", "error", err)
-	case s.noMore || len(s.hands) > 1 || s.ctx.Err() != nil:
+	case s.noMore || len(s.hands) >= maxHands || s.ctx.Err() != nil:
 		// Trouble came while the call was under way: somebody else shall have it.
 		// A hand that ended meanwhile is no trouble, it leaves more room.
 		s.start(func() func() {
-			s.call(s.ctx, func(ctx context.Context) error { return s.r.Queue.Hide(ctx, d, 0) })
+			s.call(WithSubject(s.ctx, d.Tenant, d.Batch), func(ctx context.Context) error { return s.r.Queue.Hide(ctx, d, 0) })
 			return func() {}
 		})
 	default:
@@ -172,7 +202,7 @@ func (s *shift) received(d Delivery, err error) {
 // they were taken, and in each hand a line whose wait is over before a new one.
 func (s *shift) send(now time.Time) {
 	s.full = s.room.waits()
-	for s.inFlight < s.r.o.Concurrency {
+	for s.inFlight < s.r.o.Ceiling {
 		sent := false
 		for _, h := range s.hands {
 			if ln := h.nextLine(now); ln != nil {

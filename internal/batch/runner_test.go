@@ -31,7 +31,7 @@ func TestRunWholeBatch(t *testing.T) {
 		r.queueEmpty()
 		r.reported("task-0", "task-1", "task-2", "task-3")
 		if _, most := r.model.InFlight(); most != 32 {
-			t.Errorf("%d in flight at once over both hands, want 32", most)
+			t.Errorf("%d in flight at once over all hands, want 32", most)
 		}
 	})
 }
@@ -92,14 +92,17 @@ func TestClaimAnswers(t *testing.T) {
 	}{
 		{"held", func(_ *rig, p *batch.Part) {
 			p.State, p.Owner, p.LeaseUntil = batch.Leased, "other", time.Now().Add(until)
-		}, false, "held", until + 5*time.Second, 0},
-		{"held and lapsed", func(_ *rig, p *batch.Part) {
-			p.State, p.Owner, p.LeaseUntil = batch.Leased, "other", time.Now().Add(-time.Hour)
-		}, false, "held", 30 * time.Second, 0}, // nobody can take it yet: not every few seconds
+		}, false, "held", until + 6*time.Second, 0},
+		{"held and lapsed, by no more than clocks may differ", func(_ *rig, p *batch.Part) {
+			p.State, p.Owner, p.LeaseUntil = batch.Leased, "other", time.Now().Add(-5*time.Second)
+		}, false, "held", time.Second, 0},
 		{"done", func(_ *rig, p *batch.Part) { p.State = batch.Done }, true, "over", 0, 1},
 		{"sealed", func(_ *rig, p *batch.Part) { p.State = batch.Sealed }, true, "over", 0, 1},
-		{"dead", func(_ *rig, p *batch.Part) { p.State = batch.Dead }, false, "dead", 5 * time.Minute, 0},
-		{"exhausted", func(_ *rig, p *batch.Part) { p.Attempts = 3 }, false, "exhausted", 5 * time.Minute, 0},
+		{"dead", func(_ *rig, p *batch.Part) { p.State, p.TaskToken = batch.Dead, "task-0" }, true, "dead", 0, 0},
+		{"dead, without this message's task token", func(_ *rig, p *batch.Part) {
+			p.State, p.TaskToken, p.Due = batch.Dead, "an older one", time.Now().Add(40*time.Minute)
+		}, false, "dead", 41 * time.Minute, 0},
+		{"exhausted", func(_ *rig, p *batch.Part) { p.Attempts, p.TaskToken = 3, "task-0" }, true, "dead", 0, 0},
 		{"gone", func(_ *rig, p *batch.Part) { p.N = 7 }, true, "gone", 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -220,9 +223,10 @@ func TestNextPartWhileTailDrains(t *testing.T) {
 	})
 }
 
-func TestTwoHandsAtMost(t *testing.T) {
+// However short its parts are, a run holds eight at most.
+func TestEightHandsAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, 30, 10, after(time.Minute))
+		r := newRig(t, 9, 1, after(time.Minute))
 		d, _ := r.receive()
 		done := make(chan batch.Outcome)
 		go func() { done <- r.runDelivery(t.Context(), nil, d, life) }()
@@ -233,16 +237,36 @@ func TestTwoHandsAtMost(t *testing.T) {
 				leased++
 			}
 		}
-		if leased != 2 {
-			t.Errorf("%d parts in hand, want 2", leased)
+		if leased != 8 {
+			t.Errorf("%d parts in hand, want 8", leased)
 		}
 		for _, m := range r.m.Queue.Messages() {
-			if m.Part == 2 && m.Receives != 0 {
-				t.Error("the third message was received although both hands are full")
+			if m.Part == 8 && m.Receives != 0 {
+				t.Error("the ninth message was received although all hands are full")
 			}
 		}
 		<-done
 		r.settle()
+		r.conserved()
+	})
+}
+
+// A part is not taken while those in hand have lines to send: somebody else may
+// have nothing to do.
+func TestNoPartIsTakenEarly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 200, 100, after(time.Second))
+		f := memory.NewFaults()
+		done := r.begin(f, life)
+		r.pass(1500 * time.Millisecond) // 64 of 100 lines are sent
+		if n := f.Count("Queue.Receive"); n != 0 {
+			t.Errorf("%d messages asked for while 36 lines wait for 32 slots", n)
+		}
+		r.pass(time.Second) // 96 are
+		if n := f.Count("Queue.Receive"); n != 1 {
+			t.Errorf("%d messages asked for when 4 lines wait for 32 slots, want 1", n)
+		}
+		expect(t, <-done, true, "done")
 		r.conserved()
 	})
 }
@@ -298,6 +322,8 @@ func TestRunnerOptions(t *testing.T) {
 		"4 times Heartbeat":   {Lease: 10 * time.Second, Heartbeat: 3 * time.Second},
 		"at most 12h":         {Lease: 12 * time.Hour},
 		"half of Lease":       {Lease: 8 * time.Second, LookEvery: 5 * time.Second},
+		"between Floor and":   {Concurrency: 4, Floor: 5},
+		"Floor and Ceiling":   {Concurrency: 40, Ceiling: 39},
 		"Tries is negative":   {Tries: -1},
 		"LongWait is negativ": {LongWait: -1},
 	} {

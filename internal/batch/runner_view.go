@@ -45,7 +45,7 @@ func (s *shift) look(v *view, now time.Time) {
 	tenant, id := v.batch.Tenant, v.batch.ID
 	s.start(func() func() {
 		at := time.Now()
-		b, err := s.get(s.ctx, tenant, id)
+		b, err := s.get(WithSubject(s.ctx, tenant, id), tenant, id)
 		return func() {
 			v.asking = false
 			s.seen(v, b, err, at)

@@ -8,12 +8,18 @@ import (
 	"holdfast/internal/openai"
 )
 
-// ToWire is the batch as the Batches API shows it, with the counts of [Count].
+// Standing is how far a batch has come, and through what.
+type Standing struct {
+	Counts
+	Troubles
+}
+
+// ToWire is the batch as the Batches API shows it, with the standing of [Count].
 // What is not there yet is null, never "" or 0. The wire has a status more than
 // the table: a batch that was told to cancel is cancelling until it is closed.
 // One that ran out of its window goes on showing what it does (in_progress,
 // finalizing) until it is expired.
-func ToWire(b Batch, counts Counts) openai.Batch {
+func ToWire(b Batch, s Standing) openai.Batch {
 	w := openai.Batch{
 		ID: b.ID, Endpoint: b.Endpoint, Model: wireText(b.Model),
 		InputFileID: b.Input.FileID, CompletionWindow: b.Window, Status: string(b.Status),
@@ -27,9 +33,10 @@ func ToWire(b Batch, counts Counts) openai.Batch {
 		ExpiredAt:    wireTime(b.ExpiredAt),
 		CancelledAt:  wireTime(b.CancelledAt),
 		RequestCounts: openai.RequestCounts{
-			Total: int(counts.Total), Completed: int(counts.Completed), Failed: int(counts.Failed),
+			Total: int(s.Total), Completed: int(s.Completed), Failed: int(s.Failed),
 		},
-		Metadata: b.Metadata,
+		Metadata:     b.Metadata,
+		LeaseExpired: s.Lapses, Steals: s.Steals, Repeats: s.Repeats, DeadParts: s.Dead,
 	}
 	if len(b.Metadata) == 0 {
 		w.Metadata = nil
@@ -53,19 +60,20 @@ func ToWire(b Batch, counts Counts) openai.Batch {
 // Count is how far a batch has come: zero while it validates (the wire shows
 // 0/0/0), the sum over its parts while it runs, and what was frozen once it is
 // terminal. A running sum may trail the writes of workers, and never goes back.
-func Count(ctx context.Context, parts Parts, b Batch) (Counts, error) {
+func Count(ctx context.Context, parts Parts, b Batch) (Standing, error) {
 	if b.Status == Validating || b.Status.Terminal() {
-		return b.Counts, nil
+		return Standing{b.Counts, b.Troubles}, nil
 	}
-	c := Counts{Total: b.Lines}
+	s := Standing{Counts: Counts{Total: b.Lines}}
 	for p, err := range parts.All(ctx, b.Tenant, b.ID) {
 		if err != nil {
-			return Counts{}, fmt.Errorf("count %s: %w", b.ID, err)
+			return Standing{}, fmt.Errorf("count %s: %w", b.ID, err)
 		}
-		c.Completed += p.OK()
-		c.Failed += p.Err()
+		s.Completed += p.OK()
+		s.Failed += p.Err()
+		s.Troubles = s.Troubles.Add(p)
 	}
-	return c, nil
+	return s, nil
 }
 
 // FileToWire is the file as the Files API shows it.
@@ -89,4 +97,10 @@ func wireTime(t time.Time) *int64 {
 	}
 	n := t.Unix()
 	return &n
+}
+
+// MessageOf is the message that asks a worker to run p, with the task token of
+// its last claim.
+func MessageOf(p Part) Message {
+	return Message{V: FormatVersion, Tenant: p.Tenant, Batch: p.Batch, Part: p.N, TaskToken: p.TaskToken}
 }

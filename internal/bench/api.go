@@ -157,8 +157,8 @@ func newAPI() (*api, error) {
 	}
 	a.handler = server.New(server.Ports{
 		Keys: access.NewCache(m.Table.Keys, nil), Batches: m.Table.Batches, Parts: m.Table.Parts, Files: m.Table.Files, Objects: m.Objects,
-		Canceller: batch.NewCanceller(m.Table.Batches, m.Table.Endings, m.Workflow),
-		Jobs:      jobs, Bridge: claims, Resends: bridge.NewResends(m.Table.Sends, batch.NewID),
+		Ender: batch.NewEnder(m.Table.Batches, m.Table.Endings, m.Workflow),
+		Jobs:  jobs, Bridge: claims, Resends: bridge.NewResends(m.Table.Sends, batch.NewID),
 	}, settings, "inputs", nil)
 	return a, nil
 }

@@ -33,6 +33,7 @@ const shapes = 64
 // same one has the same bytes always.
 type Input struct {
 	shapes [][]byte
+	cycle  int64 // bytes of all shapes
 	lines  int64
 	size   int64
 }
@@ -48,7 +49,6 @@ func NewInput(text Text, lineBytes int, size int64) (*Input, error) {
 			lists = append(lists, tools(rng, (lineBytes-220)/2))
 		}
 	}
-	var cycle int64
 	for range shapes {
 		var list []byte
 		if text == Tools {
@@ -59,10 +59,10 @@ func NewInput(text Text, lineBytes int, size int64) (*Input, error) {
 			return nil, err
 		}
 		in.shapes = append(in.shapes, s)
-		cycle += int64(len(s))
+		in.cycle += int64(len(s))
 	}
-	in.lines = size / cycle * shapes
-	in.size = size / cycle * cycle
+	in.lines = size / in.cycle * shapes
+	in.size = size / in.cycle * in.cycle
 	for next := in.shapes[0]; in.size+int64(len(next)) <= size; next = in.shapes[in.lines%shapes] {
 		in.size += int64(len(next))
 		in.lines++
@@ -80,13 +80,37 @@ func (in *Input) Lines() int64 { return in.lines }
 func (in *Input) Bytes() int64 { return in.size }
 
 // Open returns its bytes from the beginning.
-func (in *Input) Open() io.Reader { return &inputReader{in: in} }
+func (in *Input) Open() io.Reader { return in.OpenAt(0) }
+
+// OpenAt returns its bytes from an offset on.
+func (in *Input) OpenAt(from int64) io.Reader {
+	r := &inputReader{in: in, next: from / in.cycle * shapes}
+	for from %= in.cycle; from >= int64(len(in.shapes[r.next%shapes])); r.next++ {
+		from -= int64(len(in.shapes[r.next%shapes]))
+	}
+	if r.next < in.lines {
+		r.make()
+		r.rest = r.rest[from:]
+	}
+	return r
+}
 
 type inputReader struct {
 	in   *Input
 	next int64 // line
 	line []byte
 	rest []byte // of line
+}
+
+// make makes the next line.
+func (r *inputReader) make() {
+	r.line = append(r.line[:0], r.in.shapes[r.next%shapes]...)
+	number := r.line[len(idStart):][:idDigits]
+	for i, v := idDigits-1, r.next; i >= 0; i, v = i-1, v/10 {
+		number[i] = '0' + byte(v%10)
+	}
+	r.rest = r.line
+	r.next++
 }
 
 func (r *inputReader) Read(p []byte) (int, error) {
@@ -96,13 +120,7 @@ func (r *inputReader) Read(p []byte) (int, error) {
 			if r.next == r.in.lines {
 				break
 			}
-			r.line = append(r.line[:0], r.in.shapes[r.next%shapes]...)
-			number := r.line[len(idStart):][:idDigits]
-			for i, v := idDigits-1, r.next; i >= 0; i, v = i-1, v/10 {
-				number[i] = '0' + byte(v%10)
-			}
-			r.rest = r.line
-			r.next++
+			r.make()
 		}
 		m := copy(p[n:], r.rest)
 		r.rest = r.rest[m:]
@@ -259,15 +277,15 @@ func tools(rng *rand.Rand, n int) []byte {
 	return append(out, ']')
 }
 
-// inputObjects is Objects with one object, an Input.
+// inputObjects are Objects of which each is an Input to who reads it.
 type inputObjects struct {
-	batch.Objects // nil: planning only opens
+	batch.Objects // what is written
 	in            *Input
 }
 
 func (o inputObjects) Open(_ context.Context, _ batch.Object, from, to int64) (io.ReadCloser, error) {
-	if from != 0 || to != o.in.size {
-		return nil, fmt.Errorf("range [%d, %d) of an input that is only read whole", from, to)
+	if from < 0 || from > to || to > o.in.size {
+		return nil, fmt.Errorf("no range [%d, %d) in %d bytes", from, to, o.in.size)
 	}
-	return io.NopCloser(o.in.Open()), nil
+	return io.NopCloser(io.LimitReader(o.in.OpenAt(from), to-from)), nil
 }

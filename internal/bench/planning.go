@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"syscall"
@@ -76,7 +77,7 @@ func median(all []float64) float64 {
 func plan(m *memory.Memory, objects batch.Objects, object batch.Object, id string, lines int64) error {
 	m.Table.SeedBatch(batch.Batch{Tenant: tenant, ID: id, Status: batch.Validating, Submitter: "bench",
 		Endpoint: "/v1/chat/completions", Input: batch.Input{Object: object}})
-	p, err := batch.NewPlanner(m.Table.Batches, m.Table.Parts, objects, &batch.PlannerOptions{Lines: 10_000_000, Bytes: 10e9})
+	p, err := batch.NewPlanner(m.Table.Batches, m.Table.Parts, objects, "results", &batch.PlannerOptions{Lines: 10_000_000, Bytes: 10e9})
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,8 @@ func unmarshalEach(objects batch.Objects, object batch.Object, lines int64) erro
 
 // PlanPeak plans a generated input of at most size bytes, in lines of about
 // lineBytes, and returns how many lines it had and the most memory that this
-// process was ever given, in bytes. So it wants a process of its own. The input
+// process was ever given, in bytes. So it wants a process of its own, which it
+// makes collect garbage as the plan function does. The input
 // is made as it is read; the parts are in memory, as an addition to the planner's
 // own need.
 func PlanPeak(lineBytes int, size int64) (lines, peak int64, err error) {
@@ -135,8 +137,10 @@ func PlanPeak(lineBytes int, size int64) (lines, peak int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	debug.SetGCPercent(batch.PlanGCPercent)
 	object := batch.Object{Bucket: "inputs", Key: "input", Bytes: in.Bytes()}
-	if err := plan(memory.New(memory.Options{}), inputObjects{in: in}, object, id, in.Lines()); err != nil {
+	m := memory.New(memory.Options{})
+	if err := plan(m, inputObjects{m.Objects, in}, object, id, in.Lines()); err != nil {
 		return 0, 0, err
 	}
 	peak, err = peakRSS()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"holdfast/internal/openai"
 )
@@ -28,6 +29,11 @@ func TestInput(t *testing.T) {
 			}
 			if again, err := io.ReadAll(iotest.OneByteReader(in.Open())); err != nil || !bytes.Equal(raw, again) {
 				t.Fatalf("%s, %d: other bytes the second time: %v", text, size, err)
+			}
+			for _, from := range []int{0, 1, 700, len(raw) / 2, len(raw) - 1, len(raw)} {
+				if rest, err := io.ReadAll(in.OpenAt(int64(from))); err != nil || !bytes.Equal(rest, raw[from:]) {
+					t.Fatalf("%s, %d: other bytes from %d on: %v", text, size, from, err)
+				}
 			}
 			if mean := len(raw) / int(in.Lines()); mean < size*85/100 || mean > size*115/100 {
 				t.Errorf("%s: %d bytes a line, want about %d", text, mean, size)
@@ -62,6 +68,14 @@ func TestPlanPeak(t *testing.T) {
 	lines, peak, err := PlanPeak(512, 1<<20)
 	if err != nil || lines < 1_000 || peak < 1<<20 {
 		t.Fatalf("%d lines, peak %d, %v", lines, peak, err)
+	}
+}
+
+// A store at a distance gives the same bytes, late.
+func TestPlanFar(t *testing.T) {
+	speed, ratio, err := PlanFar(1<<20, time.Millisecond, 100e6, 1)
+	if err != nil || ratio <= 0 || speed <= 0 || speed > 1<<20/0.001 {
+		t.Fatalf("%g bytes/s, ratio %g, %v", speed, ratio, err)
 	}
 }
 

@@ -9,11 +9,13 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -46,17 +48,20 @@ func SlotUse(latency func(i int) time.Duration, k, lines, partLines int) (use fl
 // Rig is one batch on in-process ports.
 type Rig struct {
 	Latency     func(i int) time.Duration // of line i at the model; nil: none
-	Concurrency int
+	Concurrency int                       // of a worker; it stands still
 	Lines       int
 	PartLines   int
 	// Port is a latency of every call of table, queue and object store, such as a
 	// real one has; 0 by default.
 	Port time.Duration
+	// Waiting is how many parts the workflow waits for at once, as a Distributed Map
+	// does: the message of the next is sent when one is reported. 0: all.
+	Waiting int
 }
 
 // SlotUse is the function SlotUse with everything the rig has.
 func (r Rig) SlotUse() (use float64, elapsed time.Duration, err error) {
-	w, err := r.build()
+	w, err := r.build(1)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -75,7 +80,7 @@ func (r Rig) SlotUse() (use float64, elapsed time.Duration, err error) {
 // ports, which are part of the figure. Run nothing beside it.
 func OwnWork(lines int) (linesPerSecond, cpuSecondsPer1000 float64, err error) {
 	r := Rig{Concurrency: 32, Lines: lines, PartLines: 500}
-	w, err := r.build()
+	w, err := r.build(1)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -100,11 +105,12 @@ func cpu() time.Duration {
 
 // work is a rig ready to start.
 type work struct {
-	runner *batch.Runner
-	queue  *memory.Queue
-	lines  int
-	sent   *atomic.Int64
-	busy   *atomic.Int64 // nanoseconds of calls
+	runners []*batch.Runner // one a worker
+	queue   *memory.Queue
+	lines   int
+	sent    *atomic.Int64
+	busy    *atomic.Int64 // nanoseconds of calls
+	flow    *flow         // nil: all messages are in the queue
 }
 
 const (
@@ -114,7 +120,7 @@ const (
 	request = `{"custom_id":"request-%d","method":"POST","url":"/v1/chat/completions","body":{"model":"sim","messages":[{"role":"system","content":"You are a helpful assistant."},{"role":"user","content":"Say something about line %d."}],"max_tokens":100}}` + "\n"
 )
 
-func (r Rig) build() (*work, error) {
+func (r Rig) build(workers int) (*work, error) {
 	ctx := context.Background()
 	var f *memory.Faults
 	if r.Port > 0 {
@@ -144,9 +150,15 @@ func (r Rig) build() (*work, error) {
 		Tenant: tenant, ID: id, Status: batch.InProgress, Submitter: "bench", Endpoint: "/v1/chat/completions",
 		Input: batch.Input{Object: object}, Parts: len(parts), Lines: int64(r.Lines),
 	})
+	atOnce := len(parts)
+	if r.Waiting > 0 {
+		atOnce = min(r.Waiting, atOnce)
+	}
 	for _, p := range parts {
 		m.Table.SeedPart(p)
-		if err := m.Queue.Send(ctx, batch.Message{V: 1, Tenant: tenant, Batch: id, Part: p.N, TaskToken: "t"}, 0); err != nil {
+	}
+	for n := range atOnce {
+		if err := m.Queue.Send(ctx, message(n), 0); err != nil {
 			return nil, err
 		}
 	}
@@ -163,14 +175,24 @@ func (r Rig) build() (*work, error) {
 		return batch.Reply{Status: 200, RequestID: "req_1", Body: []byte(reply)}, nil
 	})
 	v := m.With(f)
-	runner, err := batch.NewRunner(batch.RunnerPorts{
-		Batches: v.Table.Batches, Claims: v.Table.Claims, Objects: v.Objects, Queue: v.Queue, Workflow: v.Workflow,
-		Model: answer, Log: slog.New(slog.DiscardHandler), Results: "results",
-	}, &batch.RunnerOptions{Concurrency: r.Concurrency})
-	if err != nil {
-		return nil, err
+	w := &work{queue: m.Queue, lines: r.Lines, sent: &sent, busy: &busy}
+	var workflow batch.Workflow = v.Workflow
+	if r.Waiting > 0 {
+		w.flow = &flow{Workflow: v.Workflow, queue: m.Queue, parts: len(parts), next: atOnce}
+		workflow = w.flow
 	}
-	return &work{runner: runner, queue: m.Queue, lines: r.Lines, sent: &sent, busy: &busy}, nil
+	for range workers {
+		runner, err := batch.NewRunner(batch.RunnerPorts{
+			Batches: v.Table.Batches, Parts: v.Table.Parts, Claims: v.Table.Claims, Steals: v.Table.Claims, Deaths: v.Table.Deaths, Events: v.Table.Events,
+			Objects: v.Objects, Queue: v.Queue, Workflow: workflow,
+			Model: answer, Log: slog.New(slog.DiscardHandler), Results: "results",
+		}, &batch.RunnerOptions{Concurrency: r.Concurrency, Floor: r.Concurrency, Ceiling: r.Concurrency})
+		if err != nil {
+			return nil, err
+		}
+		w.runners = append(w.runners, runner)
+	}
+	return w, nil
 }
 
 // modelFunc is a Model that remembers nothing: memory.Model keeps every call.
@@ -178,26 +200,49 @@ type modelFunc func(context.Context, batch.Call) (batch.Reply, error)
 
 func (f modelFunc) Call(ctx context.Context, c batch.Call) (batch.Reply, error) { return f(ctx, c) }
 
-// run takes message after message, as one worker's poller does, until none is
-// left.
+// run has every worker take message after message, as its poller does, until none
+// is left.
 func (w *work) run() (time.Duration, error) {
-	ctx := context.Background()
 	start := time.Now()
-	done := 0
-	for done < w.lines {
-		d, err := w.queue.Receive(ctx)
-		if err != nil {
-			return time.Since(start), fmt.Errorf("%d of %d lines done: %w", done, w.lines, err)
-		}
-		out := w.runner.Run(ctx, d, time.Now().Add(time.Hour))
-		done += out.Tally.Lines
-		if !out.Ack {
-			return time.Since(start), fmt.Errorf("a part ended as %s", out.Why)
-		}
+	lines := make([]int, len(w.runners))
+	errs := make([]error, len(w.runners))
+	var wg sync.WaitGroup
+	for i, runner := range w.runners {
+		wg.Go(func() { lines[i], errs[i] = w.poll(runner) })
 	}
+	wg.Wait()
 	elapsed := time.Since(start)
-	if n := int(w.sent.Load()); n != w.lines {
-		return elapsed, fmt.Errorf("%d requests for %d lines", n, w.lines)
+	if err := errors.Join(errs...); err != nil {
+		return elapsed, err
+	}
+	done := 0
+	for _, n := range lines {
+		done += n
+	}
+	if n := int(w.sent.Load()); done != w.lines || n != w.lines {
+		return elapsed, fmt.Errorf("%d of %d lines done, with %d requests", done, w.lines, n)
 	}
 	return elapsed, nil
+}
+
+func (w *work) poll(runner *batch.Runner) (lines int, err error) {
+	ctx := context.Background()
+	for {
+		d, err := w.queue.Receive(ctx)
+		if errors.Is(err, batch.ErrEmpty) {
+			if w.flow == nil || w.flow.over() {
+				return lines, nil
+			}
+			_ = memory.Wait(ctx, pollAgain)
+			continue
+		}
+		if err != nil {
+			return lines, err
+		}
+		out := runner.Run(ctx, d, time.Now().Add(time.Hour))
+		lines += out.Tally.Lines
+		if !out.Ack {
+			return lines, fmt.Errorf("a part ended as %s", out.Why)
+		}
+	}
 }

@@ -7,7 +7,7 @@ package config
 const (
 	KeepTag      = "keep"
 	KeepChunk    = "chunk"   // <tenant>/parts/…: until the batch is closed, 7 days at most
-	KeepPlan     = "plan"    // <tenant>/plan/…: the same
+	KeepPlan     = "plan"    // <tenant>/plan/…: as long as a workflow may read it, 7 days at least
 	KeepResult   = "result"  // <tenant>/out/…: by expires_at; the rule is the backstop
 	KeepReceipts = "receipt" // <tenant>/out/…_receipts.jsonl: a year
 )

@@ -13,8 +13,11 @@ type relation struct {
 	holds   func(Settings) bool
 }
 
-// maxParts is what one workflow can wait for.
-const maxParts = 3000
+// MaxParts is how many parts a batch may have. Each is an execution of a
+// Distributed Map and answers with {} and a comma; 256 KiB, the most that a state
+// holds, are 87,381 of those. And who looks at a batch that runs reads all of its
+// parts' items.
+const MaxParts = 80_000
 
 var relations = []relation{
 	{
@@ -49,10 +52,10 @@ var relations = []relation{
 	},
 	{
 		[]string{"HOLDFAST_FILE_LINES", "HOLDFAST_PART_LINES", "HOLDFAST_FILE_BYTES"},
-		"a file must be cut into at most 3,000 parts (by lines, and one more for each 64 MiB)",
-		"an inline Map's history holds 25,000 events, and every part takes some of them",
+		"a file must be cut into at most 80,000 parts (by lines, and one more for each 64 MiB)",
+		"what their executions answer must fit a state of 256 KiB, and a look at a running batch reads all of their items",
 		func(s Settings) bool {
-			return int64(s.FileLines)/int64(max(s.PartLines, 1))+s.FileBytes/(64*mib) <= maxParts
+			return int64(s.FileLines)/int64(max(s.PartLines, 1))+s.FileBytes/(64*mib) <= MaxParts
 		},
 	},
 	{
@@ -68,11 +71,19 @@ var relations = []relation{
 		func(s Settings) bool { return s.DirectBytes <= s.FileBytes },
 	},
 	{
-		[]string{"HOLDFAST_WORK_MEMORY", "HOLDFAST_CHECKPOINT_BYTES", "HOLDFAST_LINE_BYTES", "HOLDFAST_REPLY_BYTES"},
-		"two windows of checkpoint bytes, a line and a reply must fit half the worker's memory",
-		"memory is bounded by the uncommitted window; the rest is the runtime's and the collector's",
+		[]string{"HOLDFAST_CONCURRENCY_FLOOR", "HOLDFAST_CONCURRENCY", "HOLDFAST_CONCURRENCY_CEILING"},
+		"the concurrency must lie between its floor and its ceiling",
+		"it is where a worker begins, before it knows what the model takes",
 		func(s Settings) bool {
-			return 2*s.CheckpointBytes+s.LineBytes+s.ReplyBytes <= int64(s.WorkMemory)*mib/2
+			return s.ConcurrencyFloor <= s.Concurrency && s.Concurrency <= s.ConcurrencyCeiling
+		},
+	},
+	{
+		[]string{"HOLDFAST_WORK_MEMORY", "HOLDFAST_CHECKPOINT_BYTES", "HOLDFAST_LINE_BYTES", "HOLDFAST_REPLY_BYTES", "HOLDFAST_CONCURRENCY_CEILING"},
+		"two windows of checkpoint bytes, a line, a reply and 64 KiB for each request in flight must fit half the worker's memory",
+		"memory is bounded by the uncommitted window and the connections; the rest is the runtime's and the collector's",
+		func(s Settings) bool {
+			return 2*s.CheckpointBytes+s.LineBytes+s.ReplyBytes+int64(s.ConcurrencyCeiling)*64*kib <= int64(s.WorkMemory)*mib/2
 		},
 	},
 	{

@@ -13,6 +13,7 @@ const (
 	EnvInputsBucket    = "HOLDFAST_INPUTS_BUCKET"
 	EnvResultsBucket   = "HOLDFAST_RESULTS_BUCKET"
 	EnvWorkQueueURL    = "HOLDFAST_WORK_QUEUE_URL"
+	EnvDeadLettersURL  = "HOLDFAST_DEAD_LETTERS_URL"
 	EnvStateMachineARN = "HOLDFAST_STATE_MACHINE_ARN"
 	EnvUpstreamURL     = "HOLDFAST_UPSTREAM_URL"
 	EnvUpstreamSecret  = "HOLDFAST_UPSTREAM_SECRET"
@@ -26,6 +27,7 @@ type Resources struct {
 	InputsBucket    string
 	ResultsBucket   string
 	WorkQueueURL    string
+	DeadLettersURL  string
 	StateMachineARN string
 	Upstream        Upstream
 }
@@ -47,11 +49,13 @@ type Role struct {
 
 // Programs and what each of them needs.
 var (
-	API         = Role{Name: "api", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvStateMachineARN}}
-	Plan        = Role{Name: "plan", Required: []string{EnvTable, EnvInputsBucket}}
+	API         = Role{Name: "api", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvStateMachineARN, EnvWorkQueueURL}}
+	Plan        = Role{Name: "plan", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket}}
 	Work        = Role{Name: "work", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvWorkQueueURL, EnvUpstreamURL}, Optional: []string{EnvUpstreamSecret, EnvUpstreamKey}}
 	Finish      = Role{Name: "finish", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket}}
+	Reap        = Role{Name: "reap", Required: []string{EnvTable, EnvWorkQueueURL, EnvDeadLettersURL, EnvStateMachineARN}}
 	CommandLine = Role{Name: "holdfast", Required: []string{EnvTable}}
+	Cost        = Role{Name: "holdfast cost", Required: []string{EnvTable, EnvStateMachineARN}}
 
 	// Deploy is the infra app at synth: everything else comes from the stack.
 	Deploy = Role{Name: "deploy", Required: []string{EnvUpstreamURL}, Optional: []string{EnvUpstreamSecret, EnvUpstreamKey}}
@@ -79,6 +83,7 @@ func ParseResources(getenv func(string) string, role Role) (Resources, error) {
 		{EnvInputsBucket, &res.InputsBucket, "the name of the inputs bucket", plainName},
 		{EnvResultsBucket, &res.ResultsBucket, "the name of the results bucket", plainName},
 		{EnvWorkQueueURL, &res.WorkQueueURL, "the URL of the work queue", httpURL},
+		{EnvDeadLettersURL, &res.DeadLettersURL, "the URL of the dead-letter queue", httpURL},
 		{EnvStateMachineARN, &res.StateMachineARN, "the ARN of the state machine", stateMachine},
 		{EnvUpstreamURL, &res.Upstream.URL, "the http(s) base URL of an OpenAI-compatible service, without /v1", baseURL},
 		{EnvUpstreamSecret, &res.Upstream.Secret, "the name of a Secrets Manager secret", secretName},

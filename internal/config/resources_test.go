@@ -41,7 +41,7 @@ func TestResourcesOfOthersStayEmpty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Resources{Table: "t", InputsBucket: "in"}); got != want {
+	if want := (Resources{Table: "t", InputsBucket: "in", ResultsBucket: "out"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	got, err = ParseResources(env(everything), Work)

@@ -23,9 +23,13 @@ type Settings struct {
 	CheckpointEvery time.Duration // the longest a finished result waits for a checkpoint
 	CheckpointBytes int64         // bytes of results that force a checkpoint
 
-	Concurrency    int // K, requests in flight in one worker
-	MaxConcurrency int // work functions running at once
-	WorkMemory     int // MB of the work function
+	// Requests in flight to one model in one worker: at first (K), and the bounds
+	// between which that adapts. The ceiling bounds those to all models, too.
+	Concurrency        int
+	ConcurrencyFloor   int
+	ConcurrencyCeiling int
+	MaxConcurrency     int // work functions running at once
+	WorkMemory         int // MB of the work function
 
 	Lease     time.Duration // whole seconds
 	Heartbeat time.Duration // a quarter of Lease unless set
@@ -41,6 +45,7 @@ type Settings struct {
 	MaxAttempts int           // claims in a row without progress that mark a part dead
 	DeadGrace   time.Duration // how long a dead part waits for a redrive
 	Drain       time.Duration // how long a cancelled batch waits for its workers
+	Overdue     time.Duration // how long a part's message may stay unseen before another is sent
 
 	ClaimStale time.Duration // age at which a bridge's reservation counts as its owner's death
 
@@ -128,8 +133,22 @@ func (s Settings) LongestWindow() time.Duration {
 }
 
 // InFlight is the most requests that a model ever sees at once: work functions
-// times requests in flight in each. It is printed at deploy.
-func (s Settings) InFlight() int { return s.MaxConcurrency * s.Concurrency }
+// times the most in flight in each. It is printed at deploy.
+func (s Settings) InFlight() int { return s.MaxConcurrency * s.ConcurrencyCeiling }
+
+// Waiting is how many parts of one wide batch its workflow waits for at once.
+// Enough that no worker waits for the next: it may hold eight whose last lines are
+// under way (docs/adr/0011-tails-of-many-parts.md), and as many again as it would
+// need for a round lie in the queue while reports and messages travel. And no
+// more, because who comes next queues behind these: behind two parts a worker, not
+// behind a batch's 20,000. Step Functions runs 10,000.
+func (s Settings) Waiting() int { return min(max(40, 10*s.MaxConcurrency), 10_000) }
+
+// ReapMemory is the reaper's memory in MB, and so its share of a processor. Half as
+// much would save two cents a month in rounds that find nothing, if they took no
+// longer for it; and be twice as slow in those that have thousands of parts to give
+// back, whose time is a minute.
+const ReapMemory = 512
 
 // Env returns every setting as an environment variable, but for an empty list,
 // which no variable can say. Parse of it gives s again.

@@ -41,11 +41,11 @@ func TestDefaults(t *testing.T) {
 		FileLines: 50_000, FileBytes: 200_000_000,
 		LineBytes: 4 << 20, Nesting: 1_000, ReplyBytes: 16 << 20, DirectBytes: 4 << 20,
 		PartLines: 500, CheckpointLines: 100, CheckpointEvery: 15 * time.Second, CheckpointBytes: 8 << 20,
-		Concurrency: 32, MaxConcurrency: 20, WorkMemory: 512,
+		Concurrency: 32, ConcurrencyFloor: 1, ConcurrencyCeiling: 128, MaxConcurrency: 20, WorkMemory: 512,
 		Lease: 2 * time.Minute, Heartbeat: 30 * time.Second, Skew: 5 * time.Second,
 		LineTimeout: 2 * time.Minute, FunctionTimeout: 15 * time.Minute, Margin: time.Minute,
 		LineTries: 5, RetryBudget: 2 * time.Minute, LongWait: 10 * time.Second,
-		MaxAttempts: 3, DeadGrace: time.Hour, Drain: 2 * time.Minute,
+		MaxAttempts: 3, DeadGrace: time.Hour, Drain: 2 * time.Minute, Overdue: 2 * time.Hour,
 		ClaimStale: 3 * time.Minute,
 		Receives:   1_000, Retention: 14 * 24 * time.Hour,
 		WaitHeartbeat: 6 * time.Hour, WaitTimeout: 48 * time.Hour,
@@ -56,8 +56,8 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("defaults\n got %+v\nwant %+v", got, want)
 	}
-	if got.InFlight() != 640 {
-		t.Errorf("in flight %d, want 640", got.InFlight())
+	if got.InFlight() != 20*128 {
+		t.Errorf("in flight %d, want 2560", got.InFlight())
 	}
 }
 
@@ -194,18 +194,25 @@ func TestRelations(t *testing.T) {
 		{"a part must need at most 100 checkpoints",
 			vars{"HOLDFAST_PART_LINES": "501", "HOLDFAST_CHECKPOINT_LINES": "5"},
 			vars{"HOLDFAST_PART_LINES": "500", "HOLDFAST_CHECKPOINT_LINES": "5"}},
-		{"a file must be cut into at most 3,000 parts",
-			vars{"HOLDFAST_FILE_LINES": "2999000", "HOLDFAST_PART_LINES": "1000"},
-			vars{"HOLDFAST_FILE_LINES": "2998000", "HOLDFAST_PART_LINES": "1000"}},
+		// 200 MB are 2 more.
+		{"a file must be cut into at most 80,000 parts",
+			vars{"HOLDFAST_FILE_LINES": "7999900", "HOLDFAST_PART_LINES": "100"},
+			vars{"HOLDFAST_FILE_LINES": "7999800", "HOLDFAST_PART_LINES": "100"}},
 		{"a line must not be allowed to be larger",
 			vars{"HOLDFAST_FILE_BYTES": "5000", "HOLDFAST_LINE_BYTES": "5001", "HOLDFAST_DIRECT_BYTES": "5000"},
 			vars{"HOLDFAST_FILE_BYTES": "5000", "HOLDFAST_LINE_BYTES": "5000", "HOLDFAST_DIRECT_BYTES": "5000"}},
 		{"a direct upload must not be allowed to be larger",
 			vars{"HOLDFAST_FILE_BYTES": "5000", "HOLDFAST_LINE_BYTES": "5000", "HOLDFAST_DIRECT_BYTES": "5001"},
 			vars{"HOLDFAST_FILE_BYTES": "5000", "HOLDFAST_LINE_BYTES": "5000", "HOLDFAST_DIRECT_BYTES": "5000"}},
+		{"the concurrency must lie between",
+			vars{"HOLDFAST_CONCURRENCY": "8", "HOLDFAST_CONCURRENCY_FLOOR": "9"},
+			vars{"HOLDFAST_CONCURRENCY": "8", "HOLDFAST_CONCURRENCY_FLOOR": "8"}},
+		{"the concurrency must lie between its floor and its ceiling",
+			vars{"HOLDFAST_CONCURRENCY_CEILING": "31"},
+			vars{"HOLDFAST_CONCURRENCY_CEILING": "32"}},
 		{"two windows of checkpoint bytes",
-			vars{"HOLDFAST_WORK_MEMORY": "128", "HOLDFAST_CHECKPOINT_BYTES": "23068673"},
-			vars{"HOLDFAST_WORK_MEMORY": "128", "HOLDFAST_CHECKPOINT_BYTES": "23068672"}},
+			vars{"HOLDFAST_WORK_MEMORY": "128", "HOLDFAST_CHECKPOINT_BYTES": "18874369"},
+			vars{"HOLDFAST_WORK_MEMORY": "128", "HOLDFAST_CHECKPOINT_BYTES": "18874368"}},
 		{"the wait's timeout must be above the longest window",
 			vars{"HOLDFAST_WINDOWS": "1h,48h"},
 			vars{"HOLDFAST_WINDOWS": "1h,47h"}},
@@ -236,8 +243,8 @@ func TestRelations(t *testing.T) {
 			}
 		})
 	}
-	if got := len(relations); got != 14 {
-		t.Errorf("%d relations, 14 are tried here", got)
+	if got := len(relations); got != 15 {
+		t.Errorf("%d relations, 15 are tried here", got)
 	}
 }
 

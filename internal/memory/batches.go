@@ -26,6 +26,9 @@ func (s *Batches) Create(ctx context.Context, b batch.Batch) error {
 			return fmt.Errorf("create batch %s: %w", b.ID, batch.ErrExists)
 		}
 		b.Status = batch.Validating
+		if b.Due.IsZero() {
+			b.Due = b.Deadline
+		}
 		s.write(b)
 		return nil
 	})
@@ -125,13 +128,30 @@ func (s *Batches) Refuse(ctx context.Context, tenant, id string, why []openai.Ba
 			return batch.Batch{}, err
 		}
 		if s.rules.must("C15.refuse.validating", b.Status == batch.Validating) {
-			b.Status, b.FailedAt, b.Errors = batch.Failed, now, why
+			b.Status, b.FailedAt, b.Errors, b.Due = batch.Failed, now, why, time.Time{}
 			return s.write(b), nil
 		}
 		if s.rules.own("C15.refuse.own", s.rules.must("C15.refuse.own.failed", b.Status == batch.Failed)) {
 			return b, nil
 		}
 		return batch.Batch{}, refused("refuse", b)
+	})
+}
+
+// Overrun is batch.Batches.Overrun.
+func (s *Batches) Overrun(ctx context.Context, tenant, id string, now time.Time) (batch.Batch, error) {
+	return call(ctx, s.faults, "Batches.Overrun", func() (batch.Batch, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		b, err := s.batch(tenant, id)
+		if err != nil {
+			return batch.Batch{}, err
+		}
+		if !s.rules.must("C15.overrun.validating", b.Status == batch.Validating) {
+			return batch.Batch{}, refused("overrun", b)
+		}
+		b.Overruns++
+		return s.write(b), nil
 	})
 }
 

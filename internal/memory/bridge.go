@@ -13,7 +13,10 @@ import (
 // Bridge is bridge.Store over a Table.
 type Bridge struct{ port }
 
-var _ bridge.Store = (*Bridge)(nil)
+var (
+	_ bridge.Store = (*Bridge)(nil)
+	_ bridge.Rows  = (*Bridge)(nil)
+)
 
 // Claim is bridge.Store.Claim (C1).
 func (s *Bridge) Claim(ctx context.Context, r bridge.Row) error {
@@ -91,6 +94,20 @@ func (s *Bridge) Release(ctx context.Context, k bridge.Key, tok lease.Token) err
 			return nil
 		}
 		return fmt.Errorf("release: %w", lease.ErrLost)
+	})
+}
+
+// Row is bridge.Rows.Row.
+func (s *Bridge) Row(ctx context.Context, tenant, id string) (bridge.Row, error) {
+	return call(ctx, s.faults, "Bridge.Row", func() (bridge.Row, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for k, r := range s.bridges {
+			if k.Tenant == tenant && k.Name() == id {
+				return cloneRow(r), nil
+			}
+		}
+		return bridge.Row{}, fmt.Errorf("row: %w", bridge.ErrNotFound)
 	})
 }
 

@@ -27,12 +27,8 @@ func (s *Claims) Claim(ctx context.Context, c batch.Claim, taskToken string, max
 			return batch.Part{}, err
 		}
 		if s.rules.must("C5.pending", p.State == batch.Pending) &&
-			s.rules.must("C5.attempts", p.Attempts < maxAttempts) {
-			p.State, p.Owner = batch.Leased, c.Token
-			p.LeaseUntil, p.Due = until, until
-			p.Attempts++
-			p.TaskToken = taskToken
-			return s.writePart(p), nil
+			s.rules.must("C5.attempts", p.Attempts < maxAttempts || s.rules.own("C5.suspect", !p.Suspect.None())) {
+			return s.writePart(claimed(p, c, taskToken, until)), nil
 		}
 		if s.rules.own("C5.own",
 			s.rules.must("C5.own.leased", p.State == batch.Leased) &&
@@ -43,11 +39,21 @@ func (s *Claims) Claim(ctx context.Context, c batch.Claim, taskToken string, max
 	})
 }
 
+// claimed is p held by c from now on.
+func claimed(p batch.Part, c batch.Claim, taskToken string, until time.Time) batch.Part {
+	p.State, p.Owner = batch.Leased, c.Token
+	p.LeaseUntil, p.Due = until, until
+	p.Attempts++
+	p.Resends, p.Begun = 0, 0
+	p.TaskToken = taskToken
+	return p
+}
+
 // whyNot says why a part can't be claimed.
 func whyNot(p batch.Part) error {
 	switch p.State {
 	case batch.Leased:
-		return &batch.HeldError{Until: p.LeaseUntil, Ver: p.Ver}
+		return &batch.HeldError{Until: p.LeaseUntil, Ver: p.Ver, Owner: p.Owner, Begun: p.Begun}
 	case batch.Done, batch.Sealed:
 		return batch.ErrOver
 	case batch.Dead:
@@ -58,12 +64,24 @@ func whyNot(p batch.Part) error {
 }
 
 // Heartbeat is batch.Claims.Heartbeat.
-func (s *Claims) Heartbeat(ctx context.Context, c batch.Claim, until, now time.Time) error {
+func (s *Claims) Heartbeat(ctx context.Context, c batch.Claim, begun int, until, now time.Time) error {
 	return s.owned(ctx, "Heartbeat", "C7", c, func(p batch.Part, held bool) (batch.Part, bool, error) {
 		if !held {
 			return p, false, lease.ErrLost
 		}
-		p.LeaseUntil = until
+		p.LeaseUntil, p.Begun = until, begun
+		return p, true, nil
+	})
+}
+
+// Suspect is batch.Claims.Suspect.
+func (s *Claims) Suspect(ctx context.Context, c batch.Claim, sus batch.Suspect, processed int, until, now time.Time) error {
+	return s.owned(ctx, "Suspect", "C7s", c, func(p batch.Part, held bool) (batch.Part, bool, error) {
+		if !held || !s.rules.must("C7s.processed", p.Processed == processed) {
+			return p, false, lease.ErrLost
+		}
+		p.Suspect = batch.Suspect{Line: sus.Line, Strikes: sus.Strikes, By: c.Token}
+		p.LeaseUntil, p.Begun = until, 1
 		return p, true, nil
 	})
 }
@@ -74,8 +92,12 @@ func (s *Claims) Checkpoint(ctx context.Context, c batch.Claim, k batch.Checkpoi
 		if held && s.rules.must("C8.from", p.Processed == k.From) {
 			p.Processed, p.DoneLines = k.To, k.Done
 			p.Chunks = append(p.Chunks, k.Chunk)
-			p.Attempts = 0
+			p.Attempts, p.Begun = 0, k.Begun
+			p.Suspect = batch.Suspect{}
 			p.LeaseUntil, p.Due = until, until
+			if k.Last {
+				p.State, p.Due = batch.Done, time.Time{}
+			}
 			return p, true, nil
 		}
 		if s.rules.own("C8.own",
@@ -109,7 +131,7 @@ func (s *Claims) HandOver(ctx context.Context, c batch.Claim, attempts int, due,
 		if !held {
 			return p, false, lease.ErrLost
 		}
-		p = given(p, due)
+		p = s.takeBack("C10", given(p, due), c.Token)
 		p.Attempts = attempts
 		return p, true, nil
 	})
@@ -125,7 +147,7 @@ func (s *Claims) Fail(ctx context.Context, c batch.Claim, reason string, due, no
 		if !held {
 			return p, false, lease.ErrLost
 		}
-		p = given(p, due)
+		p = s.takeBack("C10f", given(p, due), c.Token)
 		p.LastError = reason
 		return p, true, nil
 	})
@@ -134,6 +156,23 @@ func (s *Claims) Fail(ctx context.Context, c batch.Claim, reason string, due, no
 // given is p given back to whoever comes next.
 func given(p batch.Part, due time.Time) batch.Part {
 	p.State, p.Owner, p.LeaseUntil, p.Due = batch.Pending, "", time.Time{}, due
+	p.Begun = 0
+	return p
+}
+
+// lapse is p whose holder went without a word.
+func lapse(p batch.Part) batch.Part {
+	p.Lapses++
+	p.Repeats, p.Begun = p.Repeats+p.Begun, 0
+	return p
+}
+
+// takeBack takes a strike back that tok wrote: its claim comes to another end
+// than death.
+func (s *Claims) takeBack(row string, p batch.Part, tok lease.Token) batch.Part {
+	if s.rules.own(row+".strike", !p.Suspect.None() && s.rules.must(row+".strike.by", p.Suspect.By == tok)) {
+		p.Suspect = p.Suspect.TakenBack()
+	}
 	return p
 }
 

@@ -17,7 +17,7 @@ func cloneBatch(b batch.Batch) batch.Batch {
 	b.Errors = cloneErrors(b.Errors)
 	b.CreatedAt, b.InProgressAt, b.FinalizingAt, b.EndingAt = millis(b.CreatedAt), millis(b.InProgressAt), millis(b.FinalizingAt), millis(b.EndingAt)
 	b.CompletedAt, b.FailedAt, b.ExpiredAt, b.CancelledAt = millis(b.CompletedAt), millis(b.FailedAt), millis(b.ExpiredAt), millis(b.CancelledAt)
-	b.Deadline, b.FinalizerUntil = millis(b.Deadline), millis(b.FinalizerUntil)
+	b.Deadline, b.Due, b.FinalizerUntil = millis(b.Deadline), millis(b.Due), millis(b.FinalizerUntil)
 	return b
 }
 
@@ -41,7 +41,7 @@ func clonePointer[V any](p *V) *V {
 func clonePart(p batch.Part) batch.Part {
 	p.DoneLines = p.DoneLines.Clone()
 	p.Chunks = slices.Clone(p.Chunks)
-	p.LeaseUntil, p.Due, p.CreatedAt = millis(p.LeaseUntil), millis(p.Due), millis(p.CreatedAt)
+	p.LeaseUntil, p.Due, p.DeadAt, p.CreatedAt = millis(p.LeaseUntil), millis(p.Due), millis(p.DeadAt), millis(p.CreatedAt)
 	return p
 }
 

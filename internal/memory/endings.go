@@ -98,6 +98,32 @@ func (s *Endings) Hold(ctx context.Context, tenant, id string, tok lease.Token, 
 	})
 }
 
+// Advance is batch.Endings.Advance.
+func (s *Endings) Advance(ctx context.Context, tenant, id string, tok lease.Token, p batch.Progress, until, now time.Time) error {
+	return effect(ctx, s.faults, "Endings.Advance", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		b, err := s.batch(tenant, id)
+		if err != nil {
+			return err
+		}
+		if s.rules.must("C15.advance.finalizing", b.Status == batch.Finalizing) &&
+			s.rules.must("C15.advance.finalizer", b.Finalizer == tok) &&
+			s.rules.must("C15.advance.step", b.Progress.Step == p.Step-1) {
+			b.Progress, b.FinalizerUntil = p, until
+			s.write(b)
+			return nil
+		}
+		if s.rules.own("C15.advance.own",
+			s.rules.must("C15.advance.own.finalizing", b.Status == batch.Finalizing) &&
+				s.rules.must("C15.advance.own.finalizer", b.Finalizer == tok) &&
+				s.rules.must("C15.advance.own.step", b.Progress.Step == p.Step)) {
+			return nil
+		}
+		return fmt.Errorf("advance batch %s, which is %s, to step %d: %w", id, b.Status, p.Step, lease.ErrLost)
+	})
+}
+
 // Close is batch.Endings.Close.
 func (s *Endings) Close(ctx context.Context, tenant, id string, tok lease.Token, c batch.Closed, now time.Time) (batch.Batch, error) {
 	return call(ctx, s.faults, "Endings.Close", func() (batch.Batch, error) {
@@ -109,8 +135,8 @@ func (s *Endings) Close(ctx context.Context, tenant, id string, tok lease.Token,
 		}
 		if s.rules.must("C16.finalizing", b.Status == batch.Finalizing) &&
 			s.rules.must("C16.finalizer", b.Finalizer == tok) {
-			b.Status = b.Ending
-			b.Counts, b.Usage = c.Counts, c.Usage
+			b.Status, b.Due = b.Ending, time.Time{}
+			b.Counts, b.Usage, b.Troubles = c.Counts, c.Usage, c.Troubles
 			b.OutputFileID, b.ErrorFileID = c.OutputFileID, c.ErrorFileID
 			switch b.Ending {
 			case batch.Completed:

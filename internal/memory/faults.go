@@ -188,6 +188,13 @@ func call[V any](ctx context.Context, f *Faults, op string, do func() (V, error)
 	return point(ctx, f, op, true, do)
 }
 
+// Around runs do as a call of op, between its hooks: for a port that wraps one of
+// this package and is to go wrong as a whole. What do calls should have no faults
+// of its own. A nil f runs do and nothing else.
+func (f *Faults) Around(ctx context.Context, op string, do func() error) error {
+	return effect(ctx, f, op, do)
+}
+
 // effect is call for operations that answer nothing but an error.
 func effect(ctx context.Context, f *Faults, op string, do func() error) error {
 	_, err := call(ctx, f, op, func() (struct{}, error) { return struct{}{}, do() })

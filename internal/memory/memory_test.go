@@ -22,6 +22,10 @@ func TestEndings(t *testing.T)  { storetest.RunEndings(t, endings("")) }
 func TestParts(t *testing.T)    { storetest.RunParts(t, parts("")) }
 func TestClaims(t *testing.T)   { storetest.RunClaims(t, claims("")) }
 func TestSeals(t *testing.T)    { storetest.RunSeals(t, seals("")) }
+func TestSteals(t *testing.T)   { storetest.RunSteals(t, steals("")) }
+func TestReaps(t *testing.T)    { storetest.RunReaps(t, reaps("")) }
+func TestDeaths(t *testing.T)   { storetest.RunDeaths(t, reaps("")) }
+func TestEvents(t *testing.T)   { storetest.RunEvents(t, events("")) }
 func TestFiles(t *testing.T)    { storetest.RunFiles(t, files("")) }
 func TestKeys(t *testing.T)     { storetest.RunKeys(t, keys("")) }
 func TestBridge(t *testing.T)   { storetest.RunBridge(t, bridges("")) }
@@ -81,11 +85,23 @@ func suites(t *testing.T, drop string) (failed []string) {
 	if of("C17") {
 		try(t, &failed, "Parts", storetest.PartsCases(), parts(drop))
 	}
-	if of("C5", "C7", "C8", "C9", "C10", "C10f") {
+	if of("C5", "C7", "C7s", "C8", "C9", "C10", "C10f") {
 		try(t, &failed, "Claims", storetest.ClaimsCases(), claims(drop))
 	}
 	if of("C13") {
 		try(t, &failed, "Seals", storetest.SealsCases(), seals(drop))
+	}
+	if of("C6") {
+		try(t, &failed, "Steals", storetest.StealsCases(), steals(drop))
+	}
+	if of("C11", "postpone", "defer") {
+		try(t, &failed, "Reaps", storetest.ReapsCases(), reaps(drop))
+	}
+	if of("C12", "C14") {
+		try(t, &failed, "Deaths", storetest.DeathsCases(), reaps(drop))
+	}
+	if of("events") {
+		try(t, &failed, "Events", storetest.EventsCases(), events(drop))
 	}
 	if of("files") {
 		try(t, &failed, "Files", storetest.FilesCases(), files(drop))
@@ -167,6 +183,31 @@ func seals(drop string) func(storetest.T) storetest.SealsPorts {
 	}
 }
 
+func steals(drop string) func(storetest.T) storetest.StealsPorts {
+	return func(t storetest.T) storetest.StealsPorts {
+		p := reaps(drop)(t)
+		return storetest.StealsPorts{ClaimsPorts: p.ClaimsPorts, Steals: p.Steals}
+	}
+}
+
+func reaps(drop string) func(storetest.T) storetest.ReapsPorts {
+	return func(storetest.T) storetest.ReapsPorts {
+		s := table(drop)
+		return storetest.ReapsPorts{
+			ClaimsPorts: storetest.ClaimsPorts{Parts: s.Parts, Claims: s.Claims, Seed: func(_ storetest.T, p batch.Part) { s.SeedPart(p) }},
+			Steals:      s.Claims, Seals: s.Seals, Batches: s.Batches, Endings: s.Endings, Files: s.Files, Bridge: s.Bridge, Uploads: s.Uploads,
+			Reaps: s.Reaps, Deaths: s.Deaths,
+		}
+	}
+}
+
+func events(drop string) func(storetest.T) storetest.EventsPorts {
+	return func(storetest.T) storetest.EventsPorts {
+		s := table(drop)
+		return storetest.EventsPorts{Events: s.Events, Batches: s.Batches, Parts: s.Parts}
+	}
+}
+
 func files(drop string) func(storetest.T) batch.Files {
 	return func(storetest.T) batch.Files { return table(drop).Files }
 }
@@ -178,7 +219,7 @@ func keys(drop string) func(storetest.T) access.Store {
 func bridges(drop string) func(storetest.T) storetest.BridgePorts {
 	return func(storetest.T) storetest.BridgePorts {
 		s := table(drop)
-		return storetest.BridgePorts{Store: s.Bridge, Look: func(_ storetest.T, k bridge.Key) (bridge.Row, bool) {
+		return storetest.BridgePorts{Store: s.Bridge, Rows: s.Bridge, Look: func(_ storetest.T, k bridge.Key) (bridge.Row, bool) {
 			return s.Row(k.Tenant, k.CorrelationID)
 		}}
 	}

@@ -135,6 +135,19 @@ func (q *Queue) Send(ctx context.Context, m batch.Message, delay time.Duration) 
 	})
 }
 
+// SendAll is batch.Queue.SendAll.
+func (q *Queue) SendAll(ctx context.Context, ms []batch.Message) error {
+	return effect(ctx, q.faults, "Queue.SendAll", func() error {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for _, m := range ms {
+			q.sent++
+			q.messages = append(q.messages, &Queued{Message: m, Sent: q.sent, Visible: time.Now()})
+		}
+		return nil
+	})
+}
+
 // Messages is a look at all messages that weren't deleted, oldest first, that
 // no fault can touch.
 func (q *Queue) Messages() []Queued {

@@ -20,6 +20,9 @@ type Table struct {
 	Parts   *Parts
 	Claims  *Claims
 	Seals   *Seals
+	Reaps   *Reaps
+	Deaths  *Deaths
+	Events  *Events
 	Files   *Files
 	Keys    *Keys
 	Bridge  *Bridge
@@ -42,6 +45,7 @@ func newTable(r rules, f *Faults) *Table {
 		keys:    map[string]access.Key{},
 		bridges: map[bridge.Key]bridge.Row{},
 		sends:   map[name]bridge.Send{},
+		events:  map[name]map[string]batch.Event{},
 	}
 	return i.view(f)
 }
@@ -65,6 +69,7 @@ type items struct {
 	bridges map[bridge.Key]bridge.Row
 	sends   map[name]bridge.Send // by the request's hash
 	uploads map[name]upload.Upload
+	events  map[name]map[string]batch.Event // by the batch's name, then the id
 }
 
 // port is what each port of one view has.
@@ -77,7 +82,7 @@ func (i *items) view(f *Faults) *Table {
 	p := port{i, f}
 	return &Table{
 		Batches: &Batches{p}, Endings: &Endings{p}, Parts: &Parts{p}, Claims: &Claims{p}, Seals: &Seals{p}, Files: &Files{p}, Keys: &Keys{p}, Uploads: &UploadItems{p},
-		Bridge: &Bridge{p}, Sends: &Sends{p},
+		Bridge: &Bridge{p}, Sends: &Sends{p}, Reaps: &Reaps{p}, Deaths: &Deaths{p}, Events: &Events{p},
 		items: i,
 	}
 }

@@ -118,6 +118,23 @@ func (s *Objects) Abort(ctx context.Context, o batch.Object, id string) error {
 	})
 }
 
+// Pieces is batch.Uploads.Pieces.
+func (s *Objects) Pieces(ctx context.Context, o batch.Object, id string) ([]batch.StoredPiece, error) {
+	return call(ctx, s.faults, "Uploads.Pieces", func() ([]batch.StoredPiece, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		u, err := s.under(o, id)
+		if err != nil {
+			return nil, err
+		}
+		var pieces []batch.StoredPiece
+		for _, n := range slices.Sorted(maps.Keys(u.pieces)) {
+			pieces = append(pieces, batch.StoredPiece{Piece: batch.Piece{N: n, ETag: u.pieces[n].etag}, Bytes: int64(len(u.pieces[n].data))})
+		}
+		return pieces, nil
+	})
+}
+
 // under finds an open upload of o.
 func (s *shelf) under(o batch.Object, id string) (*multipart, error) {
 	u := s.uploads[id]

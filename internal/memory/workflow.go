@@ -26,6 +26,7 @@ type log struct {
 	started map[string]Execution
 	stopped map[string]bool
 	dead    map[string]bool
+	over    map[string]bool
 	order   []string
 	reports []string
 }
@@ -40,7 +41,7 @@ type Execution struct {
 func NewWorkflow(f *Faults) *Workflow { return newWorkflow(rules{}, f) }
 
 func newWorkflow(r rules, f *Faults) *Workflow {
-	return &Workflow{&log{rules: r, started: map[string]Execution{}, stopped: map[string]bool{}, dead: map[string]bool{}}, f}
+	return &Workflow{&log{rules: r, started: map[string]Execution{}, stopped: map[string]bool{}, dead: map[string]bool{}, over: map[string]bool{}}, f}
 }
 
 // With is a view of the same workflow with faults of its own: another process.
@@ -97,6 +98,32 @@ func (w *Workflow) Stop(ctx context.Context, name string) error {
 		w.stopped[name] = true
 		return nil
 	})
+}
+
+// Seen is batch.Workflow.Seen. What was started runs until it is stopped, killed
+// or over ([Workflow.End]).
+func (w *Workflow) Seen(ctx context.Context, name string) (batch.Execution, error) {
+	return call(ctx, w.faults, "Workflow.Seen", func() (batch.Execution, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		_, there := w.started[name]
+		switch {
+		case !there:
+			return batch.Never, nil
+		case w.dead[name] || w.stopped[name]:
+			return batch.Fallen, nil
+		case w.over[name]:
+			return batch.Over, nil
+		}
+		return batch.Running, nil
+	})
+}
+
+// End makes an execution one that succeeded.
+func (w *Workflow) End(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over[name] = true
 }
 
 // Report is batch.Workflow.Report. Every token is recorded, known or not.

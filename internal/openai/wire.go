@@ -95,6 +95,13 @@ type Batch struct {
 	RequestCounts    RequestCounts     `json:"request_counts"`
 	Usage            *Usage            `json:"usage"`
 	Metadata         map[string]string `json:"metadata"`
+
+	// Ours, beside the contract's: what befell the batch's parts. A worker that
+	// went without a word costs nobody a line.
+	LeaseExpired int64 `json:"lease_expired_events"` // parts whose worker did
+	Steals       int64 `json:"steals"`               // of those, taken over by another worker itself
+	Repeats      int64 `json:"repeats"`              // lines that may have been sent again for it: an estimate
+	DeadParts    int64 `json:"dead_parts"`           // parts that were given up, until they are redriven
 }
 
 // ObjectID is the batch's id, which is also its cursor.

@@ -139,6 +139,7 @@ func getUnknown(t T, p BatchesPorts) {
 	}
 	refuses(t, "start", fault(p.Batches.Start(t.Context(), b.Tenant, "batch_none", batch.Started{}, at(0))), batch.ErrNotFound)
 	refuses(t, "refuse", fault(p.Batches.Refuse(t.Context(), b.Tenant, "batch_none", nil, at(0))), batch.ErrNotFound)
+	refuses(t, "overrun", fault(p.Batches.Overrun(t.Context(), b.Tenant, "batch_none", at(0))), batch.ErrNotFound)
 	refuses(t, "get after those", fault(p.Batches.Get(t.Context(), b.Tenant, "batch_none")), batch.ErrNotFound)
 }
 
@@ -149,6 +150,8 @@ func getForeign(t T, p BatchesPorts) {
 	refuses(t, "get", fault(p.Batches.Get(ctx, foreign, mine.ID)), batch.ErrNotFound)
 	refuses(t, "start", fault(p.Batches.Start(ctx, foreign, mine.ID, batch.Started{Parts: 1}, at(0))), batch.ErrNotFound)
 	refuses(t, "refuse", fault(p.Batches.Refuse(ctx, foreign, mine.ID, nil, at(0))), batch.ErrNotFound)
+
+	refuses(t, "overrun", fault(p.Batches.Overrun(ctx, foreign, mine.ID, at(0))), batch.ErrNotFound)
 
 	other := bareBatch()
 	other.Tenant, other.ID = foreign, mine.ID
@@ -173,6 +176,9 @@ func batchesInterrupted(t T, p BatchesPorts) {
 			return fault(p.Batches.Start(ctx, b.Tenant, b.ID, batch.Started{}, time.Time{}))
 		},
 		"Refuse": func(ctx context.Context) error { return fault(p.Batches.Refuse(ctx, b.Tenant, b.ID, nil, time.Time{})) },
+		"Overrun": func(ctx context.Context) error {
+			return fault(p.Batches.Overrun(ctx, b.Tenant, b.ID, time.Time{}))
+		},
 	})
 	same(t, "after those", look(t, p.Batches, b), b)
 }

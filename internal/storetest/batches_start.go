@@ -18,6 +18,9 @@ var startCases = []Case[BatchesPorts]{
 	{"refuse/again is its own lost write", refuseAgain},
 	{"refuse/not from any later status", refuseLate},
 	{"start or refuse/one of many wins", startRace},
+	{"overrun/counts, and changes nothing else", overrunCounts},
+	{"overrun/each of many counts", overrunRace},
+	{"overrun/not from any later status", overrunLate},
 }
 
 var numbers = batch.Started{Parts: 20_000, Lines: 10_000_000, Model: awkward}
@@ -103,7 +106,7 @@ func refuseRecords(t T, p BatchesPorts) {
 	for _, n := range []int{0, 1, 100} {
 		b := begin(t, p.Batches, fullBatch())
 		want := b
-		want.Status, want.FailedAt, want.Errors = batch.Failed, at(time.Second), reasons(n)
+		want.Status, want.FailedAt, want.Errors, want.Due = batch.Failed, at(time.Second), reasons(n), time.Time{}
 		want.Ver++
 		got := value(p.Batches.Refuse(t.Context(), b.Tenant, b.ID, reasons(n), at(time.Second)))(t, "refuse")
 		same(t, fmt.Sprintf("answer with %d reasons", n), got, want)
@@ -151,5 +154,38 @@ func startRace(t T, p BatchesPorts) {
 	}
 	if got.Ver != b.Ver+1 {
 		t.Errorf("ver went from %d to %d in one transition", b.Ver, got.Ver)
+	}
+}
+
+func overrunCounts(t T, p BatchesPorts) {
+	b := begin(t, p.Batches, fullBatch())
+	for n := range 3 {
+		b.Overruns++
+		b.Ver++
+		got := value(p.Batches.Overrun(t.Context(), b.Tenant, b.ID, at(time.Duration(n)*time.Hour)))(t, "overrun")
+		same(t, "answer", got, b)
+		same(t, "stored", look(t, p.Batches, b), b)
+	}
+	want := started(b, numbers, at(0))
+	same(t, "started", value(p.Batches.Start(t.Context(), b.Tenant, b.ID, numbers, at(0)))(t, "start"), want)
+}
+
+func overrunRace(t T, p BatchesPorts) {
+	b := begin(t, p.Batches, fullBatch())
+	for _, err := range race(racers, func(int) error { return fault(p.Batches.Overrun(t.Context(), b.Tenant, b.ID, at(0))) }) {
+		succeeds(t, "overrun", err)
+	}
+	if got := look(t, p.Batches, b); got.Overruns != racers {
+		t.Errorf("%d counted of %d", got.Overruns, racers)
+	}
+}
+
+func overrunLate(t T, p BatchesPorts) {
+	b := begin(t, p.Batches, fullBatch())
+	all := later(t, p)
+	all["in_progress"] = value(p.Batches.Start(t.Context(), b.Tenant, b.ID, numbers, at(0)))(t, "start")
+	for name, b := range all {
+		refuses(t, "overrun of a batch that is "+name, fault(p.Batches.Overrun(t.Context(), b.Tenant, b.ID, at(0))), batch.ErrStatus)
+		same(t, name, look(t, p.Batches, b), b)
 	}
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 // BridgePorts are what the suite of bridge.Store needs.
 type BridgePorts struct {
 	Store bridge.Store
+	Rows  bridge.Rows
 	// Look reads a row past the port, which has no need to.
 	Look func(T, bridge.Key) (bridge.Row, bool)
 }
@@ -47,9 +49,25 @@ func BridgeCases() []Case[BridgePorts] {
 		{"release/not another's, nor one that was claimed again since", bridgeReleaseForeign},
 		{"release/never a confirmed row, also when it is confirmed in between", bridgeReleaseConfirmed},
 		{"release/or confirm: one of two at once", bridgeReleaseRace},
+		{"row/by its name", bridgeNamed},
 		{"unknown rows", bridgeUnknown},
 		{"a context that is over", bridgeInterrupted},
 	}
+}
+
+// bridgeNamed: a reader that knows an index row only finds what it stands for.
+func bridgeNamed(t T, p BridgePorts) {
+	r := claimed(t, p, token())
+	got := value(p.Rows.Row(t.Context(), r.Tenant, r.Name()))(t, "row")
+	if want, _ := p.Look(t, r.Key); !reflect.DeepEqual(got, want) || got.Key != r.Key {
+		t.Errorf("row is %+v, want %+v", got, want)
+	}
+	for _, k := range []bridge.Key{{Tenant: tenant(), CorrelationID: r.CorrelationID}, {Tenant: r.Tenant, CorrelationID: unique()}} {
+		refuses(t, "row that isn't there", fault(p.Rows.Row(t.Context(), k.Tenant, k.Name())), bridge.ErrNotFound)
+	}
+	interrupts(t, map[string]func(context.Context) error{
+		"Row": func(ctx context.Context) error { return fault(p.Rows.Row(ctx, r.Tenant, r.Name())) },
+	})
 }
 
 // row is a claim of an id that no other case has, with everything in it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func ClaimsCases() []Case[ClaimsPorts] {
 		{"a replaced worker writes nothing", claimsReplaced},
 		{"a context that is over", claimsInterrupted},
 	}
-	return append(append(append(cases, ownedCases...), checkpointCases...), releaseCases...)
+	return slices.Concat(cases, ownedCases, suspectCases, checkpointCases, releaseCases)
 }
 
 const task = "AQDE/task+token=="
@@ -56,6 +57,7 @@ func claimedAs(p batch.Part, tok lease.Token, task string, until time.Time) batc
 	p.State, p.Owner, p.TaskToken = batch.Leased, tok, task
 	p.LeaseUntil, p.Due = until, until
 	p.Attempts++
+	p.Resends, p.Begun = 0, 0
 	p.Ver++
 	return p
 }
@@ -168,7 +170,10 @@ func next() batch.Checkpoint {
 // ownerWrites is each write that only a part's owner may make.
 func ownerWrites(p ClaimsPorts, c batch.Claim) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Heartbeat": func(ctx context.Context) error { return p.Claims.Heartbeat(ctx, c, until.Add(time.Hour), at(0)) },
+		"Heartbeat": func(ctx context.Context) error { return p.Claims.Heartbeat(ctx, c, 0, until.Add(time.Hour), at(0)) },
+		"Suspect": func(ctx context.Context) error {
+			return p.Claims.Suspect(ctx, c, batch.Suspect{Line: 1, Strikes: 1}, 3, until.Add(time.Hour), at(0))
+		},
 		"Checkpoint": func(ctx context.Context) error {
 			return p.Claims.Checkpoint(ctx, c, next(), until.Add(time.Hour), at(0))
 		},

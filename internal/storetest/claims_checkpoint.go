@@ -12,6 +12,7 @@ var checkpointCases = []Case[ClaimsPorts]{
 	{"checkpoint/makes a chunk count", checkpointCounts},
 	{"checkpoint/the first of a part", checkpointFirst},
 	{"checkpoint/again is its own lost write", checkpointAgain},
+	{"checkpoint/the last makes the part done", checkpointLast},
 	{"checkpoint/only from where the part is", checkpointFrom},
 	{"checkpoint/another's with the same end is lost", checkpointOther},
 	{"checkpoint/one of many from one place wins", checkpointRace},
@@ -23,8 +24,11 @@ var checkpointCases = []Case[ClaimsPorts]{
 func checkpointedAs(p batch.Part, k batch.Checkpoint, until time.Time) batch.Part {
 	p.Processed, p.DoneLines = k.To, k.Done
 	p.Chunks = append(append([]batch.Chunk(nil), p.Chunks...), k.Chunk)
-	p.Attempts = 0
+	p.Attempts, p.Suspect, p.Begun = 0, batch.Suspect{}, k.Begun
 	p.LeaseUntil, p.Due = until, until
+	if k.Last {
+		p.State, p.Due = batch.Done, time.Time{}
+	}
 	p.Ver++
 	return p
 }
@@ -35,7 +39,7 @@ func checkpointCounts(t T, p ClaimsPorts) {
 	want := checkpointedAs(part, k, until)
 	succeeds(t, "checkpoint", p.Claims.Checkpoint(t.Context(), c, k, until, at(0)))
 	unchangedPart(t, p, "stored", want)
-	k = batch.Checkpoint{From: 4, To: 5, Done: bits(5, 0, 1, 2, 3, 4), Chunk: chunk(1)}
+	k = batch.Checkpoint{From: 4, To: 5, Done: bits(5, 0, 1, 2, 3, 4), Chunk: chunk(1), Begun: 17}
 	want = checkpointedAs(want, k, until.Add(time.Minute))
 	succeeds(t, "the next one", p.Claims.Checkpoint(t.Context(), c, k, until.Add(time.Minute), at(0)))
 	unchangedPart(t, p, "stored", want)
@@ -61,6 +65,23 @@ func checkpointAgain(t T, p ClaimsPorts) {
 		succeeds(t, "checkpoint again", p.Claims.Checkpoint(t.Context(), c, k, until.Add(time.Minute), at(0)))
 		unchangedPart(t, p, "stored", first)
 	}
+}
+
+// checkpointLast: done with its last line, in one write; its repetition is its
+// own lost write, and nothing of the claim's counts any more.
+func checkpointLast(t T, p ClaimsPorts) {
+	part, c := held(t, p)
+	k := batch.Checkpoint{From: 3, To: 5, Done: bits(5, 0, 1, 2, 3, 4), Chunk: chunk(2), Last: true}
+	refuses(t, "from elsewhere", p.Claims.Checkpoint(t.Context(), c, batch.Checkpoint{From: 2, To: 5, Done: k.Done, Chunk: chunk(3), Last: true}, until, at(0)), lease.ErrLost)
+	want := checkpointedAs(part, k, until)
+	for range 2 {
+		succeeds(t, "checkpoint", p.Claims.Checkpoint(t.Context(), c, k, until, at(0)))
+		unchangedPart(t, p, "stored", want)
+	}
+	refuses(t, "heartbeat", p.Claims.Heartbeat(t.Context(), c, 0, until.Add(time.Hour), at(0)), lease.ErrLost)
+	refuses(t, "hand over", p.Claims.HandOver(t.Context(), c, 0, until, at(0)), lease.ErrLost)
+	succeeds(t, "finish", p.Claims.Finish(t.Context(), c, 5, at(0)))
+	unchangedPart(t, p, "stored", want)
 }
 
 func checkpointFrom(t T, p ClaimsPorts) {

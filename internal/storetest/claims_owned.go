@@ -10,7 +10,7 @@ import (
 )
 
 var ownedCases = []Case[ClaimsPorts]{
-	{"heartbeat/prolongs the lease and nothing else", heartbeatProlongs},
+	{"heartbeat/prolongs the lease, says what is begun, and nothing else", heartbeatProlongs},
 	{"owner's writes/only the owner's", ownedByOther},
 	{"owner's writes/only while leased", ownedOver},
 }
@@ -36,10 +36,10 @@ func held(t T, p ClaimsPorts) (batch.Part, batch.Claim) {
 func heartbeatProlongs(t T, p ClaimsPorts) {
 	part, c := held(t, p)
 	want := part
-	for i := range 3 {
-		want.LeaseUntil = until.Add(time.Duration(i) * time.Hour)
+	for i, begun := range []int{132, 0, 7} {
+		want.LeaseUntil, want.Begun = until.Add(time.Duration(i)*time.Hour), begun
 		want.Ver++
-		succeeds(t, "heartbeat", p.Claims.Heartbeat(t.Context(), c, want.LeaseUntil, at(0)))
+		succeeds(t, "heartbeat", p.Claims.Heartbeat(t.Context(), c, want.Begun, want.LeaseUntil, at(0)))
 		unchangedPart(t, p, "stored", want)
 	}
 }
@@ -114,7 +114,7 @@ func finishEarly(t T, p ClaimsPorts) {
 // releasedAs gives p as a worker gives it back. What becomes of lease_until,
 // which nobody holds, is left open.
 func releasedAs(p batch.Part, due time.Time) batch.Part {
-	p.State, p.Owner, p.Due = batch.Pending, "", due
+	p.State, p.Owner, p.Due, p.Begun = batch.Pending, "", due, 0
 	p.Ver++
 	return p
 }

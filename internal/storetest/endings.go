@@ -37,7 +37,7 @@ func EndingsCases() []Case[EndingsPorts] {
 		{"end/one of many decides", endRace},
 		{"unknown and foreign batches", endingsUnknown},
 		{"a context that is over", endingsInterrupted},
-	}, finalizeCases...)
+	}, append(finalizeCases, advanceCases...)...)
 }
 
 var (
@@ -77,6 +77,7 @@ func closed(t T, p EndingsPorts, how batch.Status, tok lease.Token) batch.Batch 
 func result() batch.Closed {
 	return batch.Closed{
 		Counts: batch.Counts{Total: 1 << 40, Completed: 1<<40 - 7, Failed: 7}, Usage: usage(),
+		Troubles:     batch.Troubles{Lapses: 1 << 40, Steals: 3, Repeats: 132, Dead: 2},
 		OutputFileID: "file-out", ErrorFileID: "file-err",
 	}
 }
@@ -183,7 +184,10 @@ func attempts(p EndingsPorts, tenant, id string, tok lease.Token) map[string]fun
 		"Finalize": func(ctx context.Context) error {
 			return fault(p.Endings.Finalize(ctx, tenant, id, tok, until, at(time.Hour), at(0)))
 		},
-		"Hold":  func(ctx context.Context) error { return p.Endings.Hold(ctx, tenant, id, tok, until, at(0)) },
+		"Hold": func(ctx context.Context) error { return p.Endings.Hold(ctx, tenant, id, tok, until, at(0)) },
+		"Advance": func(ctx context.Context) error {
+			return p.Endings.Advance(ctx, tenant, id, tok, progress(1), until, at(0))
+		},
 		"Close": func(ctx context.Context) error { return fault(p.Endings.Close(ctx, tenant, id, tok, result(), at(0))) },
 	}
 }

@@ -142,8 +142,8 @@ func holdLost(t T, p EndingsPorts) {
 
 // closedAs gives b, which is finalizing, as Close leaves it.
 func closedAs(b batch.Batch, c batch.Closed, now time.Time) batch.Batch {
-	b.Status = b.Ending
-	b.Counts, b.Usage, b.OutputFileID, b.ErrorFileID = c.Counts, c.Usage, c.OutputFileID, c.ErrorFileID
+	b.Status, b.Due = b.Ending, time.Time{}
+	b.Counts, b.Usage, b.Troubles, b.OutputFileID, b.ErrorFileID = c.Counts, c.Usage, c.Troubles, c.OutputFileID, c.ErrorFileID
 	switch b.Ending {
 	case batch.Completed:
 		b.CompletedAt = now

@@ -44,7 +44,7 @@ func fullBatch() batch.Batch {
 	b.Window = "24h"
 	b.Metadata = map[string]string{awkward: awkward, "empty": "", "key": "value"}
 	b.OutputExpiry = 36 * time.Hour
-	b.Deadline = at(24 * time.Hour)
+	b.Deadline, b.Due = at(24*time.Hour), at(23*time.Hour)
 	b.Workflow = b.ID
 	return b
 }
@@ -79,6 +79,7 @@ func midPart(k batch.PartKey, tok lease.Token) batch.Part {
 	p.State, p.Owner, p.Ver = batch.Leased, tok, 41
 	p.LeaseUntil, p.Due = at(2*time.Minute), at(time.Minute)
 	p.Attempts, p.Lapses, p.Steals = 2, 4, 3
+	p.Begun, p.Repeats = 2, 31
 	p.Lines, p.Processed = 5, 3
 	p.DoneLines = bits(5, 0, 2, 4)
 	p.Chunks = []batch.Chunk{chunk(1), chunk(2)}

@@ -33,6 +33,7 @@ func QueueCases() []Case[batch.Queue] {
 		{"delete/for good, however often", deleteTwice},
 		{"delete/an old receipt does nothing", deleteStale},
 		{"send/with a delay", sendDelayed},
+		{"send all/each once, however many", sendAll},
 		{"bounds of waits", queueBounds},
 		{"a context that is over", queueInterrupted},
 	}
@@ -189,6 +190,28 @@ func sendDelayed(t T, q batch.Queue) {
 	appears(t, q, m, 1, since, time.Second)
 }
 
+func sendAll(t T, q batch.Queue) {
+	succeeds(t, "send nothing", q.SendAll(t.Context(), nil))
+	nothing(t, q, "after nothing was sent")
+	const n = 23 // SQS takes ten at once
+	want := make([]batch.Message, n)
+	for i := range want {
+		want[i] = message(i)
+	}
+	want[n-1] = want[0] // twice is two messages
+	succeeds(t, "send all", q.SendAll(t.Context(), want))
+	seen := map[batch.Message]int{}
+	for range n {
+		seen[receive(t, q).Message]++
+	}
+	nothing(t, q, "but those")
+	for i, m := range want[:n-1] {
+		if times := 1; seen[m] != times && (i != 0 || seen[m] != 2) {
+			t.Errorf("message %d was received %d times", i, seen[m])
+		}
+	}
+}
+
 func hideStale(t T, q batch.Queue) {
 	send(t, q, message(0))
 	old := receive(t, q)
@@ -259,6 +282,7 @@ func queueInterrupted(t T, q batch.Queue) {
 		"Hide":    func(ctx context.Context) error { return q.Hide(ctx, d, 0) },
 		"Delete":  func(ctx context.Context) error { return q.Delete(ctx, d) },
 		"Send":    func(ctx context.Context) error { return q.Send(ctx, message(1), 0) },
+		"SendAll": func(ctx context.Context) error { return q.SendAll(ctx, []batch.Message{message(1), message(2)}) },
 	})
 	nothing(t, q, "after those")
 	succeeds(t, "hide", q.Hide(t.Context(), d, 0))

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"slices"
 	"testing"
 
 	"holdfast/internal/batch"
@@ -33,6 +34,9 @@ func UploadsCases() []Case[UploadsPorts] {
 		{"complete/a piece that was never stored", uploadMissing},
 		{"complete/replaces an object, not before", uploadOver},
 		{"abort/drops the upload, however often", uploadAbort},
+		{"pieces/what is stored, by number", uploadListed},
+		{"pieces/of an upload that is gone", uploadListGone},
+		{"stat/what is there, and what isn't", uploadStat},
 		{"two uploads under one key are apart", uploadApart},
 		{"a context that is over", uploadsInterrupted},
 	}
@@ -182,6 +186,51 @@ func uploadAbort(t T, p UploadsPorts) {
 	absent(t, p, "after abort", o)
 }
 
+func uploadListed(t T, p UploadsPorts) {
+	o := object(p.Bucket)
+	id := beginUpload(t, p, o)
+	if got := value(p.Uploads.Pieces(t.Context(), o, id))(t, "pieces of an empty upload"); len(got) > 0 {
+		t.Errorf("nothing was stored, listed is %+v", got)
+	}
+	late := piece(t, p, o, id, 12, pattern(9))
+	first := piece(t, p, o, id, 2, pattern(leastPiece))
+	piece(t, p, o, id, 3, pattern(100))
+	second := piece(t, p, o, id, 3, pattern(leastPiece+1)) // the last of one number is what counts
+	got := value(p.Uploads.Pieces(t.Context(), o, id))(t, "pieces")
+	want := []batch.StoredPiece{{Piece: first, Bytes: leastPiece}, {Piece: second, Bytes: leastPiece + 1}, {Piece: late, Bytes: 9}}
+	if !slices.Equal(got, want) {
+		t.Errorf("listed %+v, want %+v", got, want)
+	}
+	var pieces []batch.Piece
+	for _, s := range got {
+		pieces = append(pieces, s.Piece)
+	}
+	complete(t, p, o, id, pieces, append(append(pattern(leastPiece), pattern(leastPiece+1)...), pattern(9)...))
+}
+
+func uploadListGone(t T, p UploadsPorts) {
+	o := object(p.Bucket)
+	aborted, completed := beginUpload(t, p, o), beginUpload(t, p, o)
+	pieces := []batch.Piece{piece(t, p, o, completed, 1, pattern(9))}
+	succeeds(t, "abort", p.Uploads.Abort(t.Context(), o, aborted))
+	complete(t, p, o, completed, pieces, pattern(9))
+	for _, id := range []string{aborted, completed} {
+		refuses(t, "pieces", fault(p.Uploads.Pieces(t.Context(), o, id)), batch.ErrNotFound)
+		refuses(t, "put a piece", fault(p.Uploads.PutPiece(t.Context(), o, id, 2, pattern(9))), batch.ErrNotFound)
+	}
+}
+
+func uploadStat(t T, p UploadsPorts) {
+	o := object(p.Bucket)
+	id := beginUpload(t, p, o)
+	pieces := []batch.Piece{piece(t, p, o, id, 1, pattern(100))}
+	refuses(t, "stat before it is complete", fault(p.Uploads.Stat(t.Context(), o)), batch.ErrNotFound)
+	want := complete(t, p, o, id, pieces, pattern(100))
+	if got := value(p.Uploads.Stat(t.Context(), o))(t, "stat"); got != want {
+		t.Errorf("stat is %+v, completed %+v", got, want)
+	}
+}
+
 func uploadApart(t T, p UploadsPorts) {
 	o := object(p.Bucket)
 	a, b := beginUpload(t, p, o), beginUpload(t, p, o)
@@ -206,6 +255,8 @@ func uploadsInterrupted(t T, p UploadsPorts) {
 		},
 		"Complete": func(ctx context.Context) error { return fault(p.Uploads.Complete(ctx, o, id, pieces)) },
 		"Abort":    func(ctx context.Context) error { return p.Uploads.Abort(ctx, o, id) },
+		"Pieces":   func(ctx context.Context) error { return fault(p.Uploads.Pieces(ctx, o, id)) },
+		"Stat":     func(ctx context.Context) error { return fault(p.Uploads.Stat(ctx, o)) },
 	})
 	complete(t, p, o, id, pieces, pattern(100))
 }

@@ -27,6 +27,7 @@ func WorkflowCases() []Case[batch.Workflow] {
 		{"start/an execution that died is no success", startDead},
 		{"finish/an execution that died is no success", finishDead},
 		{"stop/whatever there is to stop", stopAny},
+		{"seen/one that runs, one that was stopped, and none", seenAny},
 		{"report/a token that nobody knows", reportUnknown},
 		{"a context that is over", workflowInterrupted},
 	}
@@ -126,6 +127,30 @@ func stopAny(t T, w batch.Workflow) {
 	refuses(t, "finish under its name", w.Finish(t.Context(), k.Batch, k.Tenant, k.Batch), batch.ErrExists)
 }
 
+// seenAny: only one that ran to its own end is over, which a suite can't bring
+// about.
+func seenAny(t T, w batch.Workflow) {
+	k := key(0)
+	is := func(what, name string, want batch.Execution) {
+		t.Helper()
+		if got := value(w.Seen(t.Context(), name))(t, "seen"); got != want {
+			t.Errorf("%s is %q, want %q", what, got, want)
+		}
+	}
+	is("an execution that was never started", k.Batch, batch.Never)
+	succeeds(t, "stop it", w.Stop(t.Context(), k.Batch))
+	is("one that was stopped and never started", k.Batch, batch.Never)
+	succeeds(t, "start", w.Start(t.Context(), k.Batch+"-2", k.Tenant, k.Batch))
+	succeeds(t, "finish", w.Finish(t.Context(), k.Batch+"-finish-1", k.Tenant, k.Batch))
+	for range 2 {
+		is("one that was started", k.Batch+"-2", batch.Running)
+		is("one that only finishes", k.Batch+"-finish-1", batch.Running)
+	}
+	kill(t, w, k.Batch+"-2")
+	is("one that was stopped", k.Batch+"-2", batch.Fallen)
+	is("the other", k.Batch+"-finish-1", batch.Running)
+}
+
 func reportUnknown(t T, w batch.Workflow) {
 	for _, token := range []string{"AQDEAAAAKgAAAAMAAAAAAAAAAX" + unique(), task, ""} {
 		succeeds(t, "report", w.Report(t.Context(), token))
@@ -138,6 +163,7 @@ func workflowInterrupted(t T, w batch.Workflow) {
 		"Start":  func(ctx context.Context) error { return w.Start(ctx, k.Batch, k.Tenant, k.Batch) },
 		"Finish": func(ctx context.Context) error { return w.Finish(ctx, k.Batch+"-finish-1", k.Tenant, k.Batch) },
 		"Stop":   func(ctx context.Context) error { return w.Stop(ctx, k.Batch) },
+		"Seen":   func(ctx context.Context) error { return fault(w.Seen(ctx, k.Batch)) },
 		"Report": func(ctx context.Context) error { return w.Report(ctx, task) },
 	})
 }

@@ -20,7 +20,7 @@ func (s *Server) cancelBatch(w http.ResponseWriter, r *request) error {
 	if !batch.ValidID(id) {
 		return openai.BatchNotFound(id)
 	}
-	b, err := s.ports.Canceller.Cancel(r.Context(), r.caller.Tenant, id, r.now)
+	b, err := s.ports.Ender.Cancel(r.Context(), r.caller.Tenant, id, r.now)
 	switch {
 	case errors.Is(err, batch.ErrNotFound):
 		return openai.BatchNotFound(id)

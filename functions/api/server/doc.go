@@ -23,6 +23,12 @@
 //	POST /v1/batches             submit
 //	GET  /v1/batches             read     limit 1-100, after=<batch id>
 //	GET  /v1/batches/{id}        read
+//	POST /v1/batches/{id}/cancel submit
+//	GET  /v1/batches/{id}/events read     ours: what happened to it; limit 1-1000, after=<event id>
+//	POST /v1/admin/reclaim       admin    ours: a round of the reaper over the caller's tenant, 20 s at most
+//	GET  /v1/admin/dead          admin    ours: dead parts; limit 1-100, after=<id>
+//	GET  /v1/admin/dead/{batch}/{part}  admin
+//	POST /v1/admin/redrive       admin    ours: brings a dead part back
 //
 // A page of a list may hold less than its limit, with has_more: an answer of the
 // function has 6 MB at most.

@@ -21,6 +21,7 @@ import (
 	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
 	"holdfast/internal/memory"
+	"holdfast/internal/reap"
 	uploads "holdfast/internal/upload"
 )
 
@@ -89,6 +90,14 @@ func (h *house) build() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	ender := batch.NewEnder(view.Table.Batches, view.Table.Endings, view.Workflow)
+	reaper, err := reap.New(reap.Ports{
+		Batches: view.Table.Batches, Parts: view.Table.Parts, Reaps: view.Table.Reaps, Deaths: view.Table.Deaths, Seals: view.Table.Seals,
+		Events: view.Table.Events, Queue: view.Queue, Workflow: view.Workflow, Ender: ender,
+	}, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	h.handler = server.New(server.Ports{
 		Keys:    access.NewCache(view.Table.Keys, nil),
 		Batches: view.Table.Batches,
@@ -98,7 +107,9 @@ func (h *house) build() {
 		Links:   h.links,
 		Uploads: parts,
 
-		Canceller: batch.NewCanceller(view.Table.Batches, view.Table.Endings, view.Workflow),
+		Ender:  ender,
+		Events: view.Table.Events,
+		Reaper: reaper,
 
 		Jobs:    jobs,
 		Bridge:  claims,

@@ -16,6 +16,7 @@ import (
 	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
 	"holdfast/internal/openai"
+	"holdfast/internal/reap"
 	"holdfast/internal/upload"
 )
 
@@ -44,7 +45,9 @@ type Ports struct {
 	Links   Presigner
 	Uploads *upload.Uploads
 
-	Canceller *batch.Canceller
+	Ender  *batch.Ender
+	Events batch.Events
+	Reaper *reap.Reaper
 
 	// How a batch is created: Jobs does it, Bridge once a key, Resends once for
 	// all that an official client sends again.
@@ -139,6 +142,11 @@ var routes = []*route{
 	}},
 	{"/v1/batches/{id}", map[string]action{http.MethodGet: {access.Read, (*Server).getBatch}}},
 	{"/v1/batches/{id}/cancel", map[string]action{http.MethodPost: {access.Submit, (*Server).cancelBatch}}},
+	{"/v1/batches/{id}/events", map[string]action{http.MethodGet: {access.Read, (*Server).listEvents}}},
+	{"/v1/admin/reclaim", map[string]action{http.MethodPost: {access.Admin, (*Server).reclaim}}},
+	{"/v1/admin/dead", map[string]action{http.MethodGet: {access.Admin, (*Server).listDead}}},
+	{"/v1/admin/dead/{batch}/{part}", map[string]action{http.MethodGet: {access.Admin, (*Server).showDead}}},
+	{"/v1/admin/redrive", map[string]action{http.MethodPost: {access.Admin, (*Server).redrive}}},
 }
 
 // allow lists the route's methods, in a fixed order.

@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+
+	"holdfast/internal/aws/meter"
 )
 
 const (
@@ -54,5 +56,6 @@ func Load(ctx context.Context) (aws.Config, error) {
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("load AWS configuration: %w", err)
 	}
+	meter.Count(&cfg) // what is called under a record; a program that opens none pays nothing
 	return cfg, nil
 }

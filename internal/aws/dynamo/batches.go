@@ -25,6 +25,9 @@ const maxPage = 100
 // Create implements batch.Batches (C15 create).
 func (s *Batches) Create(ctx context.Context, b batch.Batch) error {
 	b.Status = batch.Validating
+	if b.Due.IsZero() {
+		b.Due = b.Deadline
+	}
 	b.Ver++
 	out, err := s.t.insert(ctx, newBatchItem(b), c15Create())
 	if err == nil && out.refused {
@@ -163,6 +166,11 @@ func (s *Batches) Refuse(ctx context.Context, tenant, id string, why []openai.Ba
 		}
 		return batch.ErrStatus
 	})
+}
+
+// Overrun implements batch.Batches (C15).
+func (s *Batches) Overrun(ctx context.Context, tenant, id string, now time.Time) (batch.Batch, error) {
+	return s.t.transition(ctx, "overrun", tenant, id, c15Overrun(), func(batch.Batch) error { return batch.ErrStatus })
 }
 
 // transition writes a batch's META and returns the batch as it then is. Where

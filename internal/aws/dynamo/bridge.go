@@ -13,6 +13,7 @@ import (
 
 var (
 	_ bridge.Store = (*Bridge)(nil)
+	_ bridge.Rows  = (*Bridge)(nil)
 	_ bridge.Sends = (*Sends)(nil)
 )
 
@@ -74,12 +75,30 @@ func (s *Bridge) write(ctx context.Context, k key, w write, to bridge.State, tok
 func (s *Bridge) Release(ctx context.Context, k bridge.Key, tok lease.Token) error {
 	out, err := s.t.remove(ctx, bridgeKey(k), c4Release(tok))
 	if err == nil && out.refused && out.item != nil {
-		err = lease.ErrLost
+		if _, err = decode[rowItem](out.item); err == nil {
+			err = lease.ErrLost
+		}
 	}
 	if err != nil {
 		return bridgeErr("release", k, err)
 	}
 	return nil
+}
+
+// Row implements bridge.Rows.
+func (s *Bridge) Row(ctx context.Context, tenant, name string) (bridge.Row, error) {
+	a, err := s.t.get(ctx, bridgeNamed(tenant, name))
+	if errors.Is(err, batch.ErrNotFound) {
+		err = bridge.ErrNotFound
+	}
+	var i rowItem
+	if err == nil {
+		i, err = decode[rowItem](a)
+	}
+	if err != nil {
+		return bridge.Row{}, fmt.Errorf("get %s: %w", bridgeNamed(tenant, name).pk, err)
+	}
+	return i.row(), nil
 }
 
 // bridgeErr names the row by the hash in its key.
@@ -108,12 +127,15 @@ func (s *Sends) Last(ctx context.Context, tenant, hash string) (bridge.Send, err
 
 // Record implements bridge.Sends.
 func (s *Sends) Record(ctx context.Context, send bridge.Send, seen int64) error {
-	when := insertSend()
-	if seen != 0 {
-		when = replaceSend(seen)
+	var (
+		out outcome
+		err error
+	)
+	if send.Ver = seen + 1; seen == 0 {
+		out, err = s.t.insert(ctx, newSendItem(send), insertSend())
+	} else {
+		out, err = s.t.update(ctx, sendKey(send.Tenant, send.Hash), replaceSend(newSendItem(send), seen), false)
 	}
-	send.Ver = seen + 1
-	out, err := s.t.insert(ctx, newSendItem(send), when)
 	if err == nil && out.refused {
 		var found bridge.Send
 		if out.item != nil {

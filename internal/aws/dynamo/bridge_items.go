@@ -1,8 +1,6 @@
 package dynamo
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"holdfast/internal/bridge"
@@ -12,9 +10,10 @@ import (
 // bridgeKey holds the hash of a correlation id: one may be longer than a key, and
 // holds any character.
 func bridgeKey(k bridge.Key) key {
-	sum := sha256.Sum256([]byte(k.CorrelationID))
-	return key{"BR#" + k.Tenant + "#" + hex.EncodeToString(sum[:]), "BR"}
+	return bridgeNamed(k.Tenant, k.Name())
 }
+
+func bridgeNamed(tenant, name string) key { return key{"BR#" + tenant + "#" + name, "BR"} }
 
 func sendKey(tenant, hash string) key { return key{"RS#" + tenant, hash} }
 

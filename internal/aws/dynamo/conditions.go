@@ -56,81 +56,7 @@ func c3Confirm(tok lease.Token, job string) write {
 //  3. The release must not make a used id free again.
 func c4Release(tok lease.Token) expression.ConditionBuilder { return reserved(tok) }
 
-// c5Claim takes a pending part. Attempts that ran out don't count while the part
-// has a suspect: that line is dealt with first, whatever the attempts.
-func c5Claim(k key, tok lease.Token, taskToken string, maxAttempts int, until time.Time) write {
-	return write{
-		when: is("state", batch.Pending).
-			And(name("attempts").LessThan(value(maxAttempts)).Or(name("suspect").AttributeExists())),
-		then: due(k, until, next()).
-			Set(name("state"), value(batch.Leased)).
-			Set(name("owner"), value(tok)).
-			Set(name("attempts"), name("attempts").Plus(value(1))).
-			Set(name("lease_until"), value(millis(until))).
-			Set(name("task_token"), value(taskToken)),
-	}
-}
-
-// owned is what every write of a part's holder asks for. Why both halves:
-//
-//  1. A worker stalls, its lease lapses, another claim replaces owner: the
-//     stalled worker's write fails on owner.
-//  2. A worker finishes; its own late heartbeat, sent before, arrives after:
-//     owner is still its own, and only state keeps the part done.
-func owned(tok lease.Token) expression.ConditionBuilder {
-	return is("state", batch.Leased).And(is("owner", tok))
-}
-
-// c7Heartbeat prolongs a lease. due stays where it is: the index is refreshed by
-// checkpoints, so that heartbeats cost one write and not three.
-func c7Heartbeat(tok lease.Token, until time.Time) write {
-	return write{
-		when: owned(tok),
-		then: next().Set(name("lease_until"), value(millis(until))),
-	}
-}
-
-// c8Checkpoint makes a chunk count. processed_lines=:from stops this:
-//
-//  1. A worker writes checkpoint 0 → 100; the call fails, its fate unknown.
-//  2. It repeats the call and is answered: 100 lines, one chunk.
-//  3. The first call was only late. It lands, and would append the chunk again.
-func c8Checkpoint(k key, tok lease.Token, c batch.Checkpoint, until time.Time) write {
-	return write{
-		when: owned(tok).And(is("processed_lines", c.From)),
-		then: due(k, until, next()).
-			Set(name("processed_lines"), value(c.To)).
-			Set(name("done_lines"), value([]byte(c.Done))).
-			Set(name("chunks"), name("chunks").ListAppend(value([]chunkItem{chunkItem(c.Chunk)}))).
-			Set(name("attempts"), value(0)).
-			Set(name("lease_until"), value(millis(until))).
-			Remove(name("suspect")),
-	}
-}
-
-// c9Finish marks a part done: only with every line committed.
-func c9Finish(tok lease.Token, lines int) write {
-	return write{
-		when: owned(tok).And(is("processed_lines", lines)),
-		then: notDue(next()).Set(name("state"), value(batch.Done)),
-	}
-}
-
-// c10HandOver gives a part back in good order.
-func c10HandOver(k key, tok lease.Token, attempts int, at time.Time) write {
-	return write{
-		when: owned(tok),
-		then: released(k, at).Set(name("attempts"), value(attempts)),
-	}
-}
-
-// c10fFail gives a part back after a failure; its attempts stay.
-func c10fFail(k key, tok lease.Token, reason string, at time.Time) write {
-	return write{
-		when: owned(tok),
-		then: released(k, at).Set(name("last_error"), value(reason)),
-	}
-}
+// C5-C10f, the writes of those who work on a part, are in claim_conditions.go.
 
 // c13Seal closes an open part, whoever holds it. ver=:seen stops this:
 //
@@ -173,6 +99,14 @@ func c15Refuse(errs []errorItem, now time.Time) write {
 			Set(name("status"), value(batch.Failed)).
 			Set(name("ended_at"), value(millis(now))).
 			Set(name("errors"), value(errs)),
+	}
+}
+
+// c15Overrun counts a planning that ran out of time.
+func c15Overrun() write {
+	return write{
+		when: is("status", batch.Validating),
+		then: next().Add(name("overruns"), value(1)),
 	}
 }
 
@@ -219,6 +153,29 @@ func c15Hold(tok lease.Token, until time.Time) write {
 	}
 }
 
+// c15Advance records how far the results are assembled. What the step stops:
+//
+//  1. A finisher records step 7; the call fails, its fate unknown.
+//  2. It repeats the call, goes on, records step 8, and deletes the tails that step
+//     7 named.
+//  3. The first call was only late. It lands, and whoever goes on from step 7 finds
+//     no tails.
+//
+// Who was robbed can't record anything: what it would name (uploads of its own)
+// is not what the thief goes on with.
+func c15Advance(tok lease.Token, p batch.Progress, until time.Time) write {
+	before := is("progress.step", p.Step-1)
+	if p.Step <= 1 {
+		before = name("progress").AttributeNotExists()
+	}
+	return write{
+		when: finalizing(tok).And(before),
+		then: next().
+			Set(name("progress"), value(newProgressItem(p))).
+			Set(name("finalizer_until"), value(millis(until))),
+	}
+}
+
 // c16Close makes the ending the status. The ending is taken from the item
 // itself, so that nobody has to read it first.
 func c16Close(tok lease.Token, c batch.Closed, now time.Time) write {
@@ -226,7 +183,8 @@ func c16Close(tok lease.Token, c batch.Closed, now time.Time) write {
 		Set(name("status"), name("ending")).
 		Set(name("ended_at"), value(millis(now))).
 		Set(name("counts"), value(countsItem(c.Counts))).
-		Set(name("usage"), value(newUsageItem(c.Usage)))
+		Set(name("usage"), value(newUsageItem(c.Usage))).
+		Set(name("troubles"), value(troublesItem(c.Troubles)))
 	if c.OutputFileID != "" {
 		u = u.Set(name("output_file_id"), value(c.OutputFileID))
 	}
@@ -249,7 +207,7 @@ func insertFile() expression.ConditionBuilder { return absent() }
 // an id that is deleted by then.
 func deleteFile(now time.Time) write {
 	return write{
-		when: name(attrPK).AttributeExists().And(name("deleted_at").AttributeNotExists()),
+		when: name("deleted_at").AttributeNotExists(),
 		then: expression.Set(name("deleted_at"), value(millis(now))).
 			Set(name("ttl"), value(now.Add(fileGrace).Unix())).
 			Remove(name("filename")).Remove(name("object")).
@@ -260,11 +218,20 @@ func deleteFile(now time.Time) write {
 
 func insertKey() expression.ConditionBuilder { return absent() }
 
-// insertSend and replaceSend record the last send of a request.
+// insertSend and replaceSend record the last send of a request. The second one
+// leaves what it doesn't know of the item in place.
 
 func insertSend() expression.ConditionBuilder { return absent() }
 
-func replaceSend(seen int64) expression.ConditionBuilder { return is("ver", seen) }
+func replaceSend(i sendItem, seen int64) write {
+	return write{
+		when: is("ver", seen),
+		then: next().
+			Set(name("batch"), value(i.ID)).
+			Set(name("created_at"), value(i.Created)).
+			Set(name("ttl"), value(i.TTL)),
+	}
+}
 
 // What the rows are made of.
 
@@ -275,6 +242,18 @@ func value(v any) expression.ValueBuilder { return expression.Value(v) }
 func is(n string, v any) expression.ConditionBuilder { return name(n).Equal(value(v)) }
 
 func absent() expression.ConditionBuilder { return name(attrPK).AttributeNotExists() }
+
+// readable is when, and that this program can read the item: part of every write
+// to one that exists (and holds for no other). A condition on attributes alone may
+// well hold for an item whose meaning is another:
+//
+//  1. A part was written by a newer program, and this one was deployed again.
+//  2. A claim (C5) holds: state is pending. Its answer can't be read, so that
+//     nobody runs the part, and the lease must lapse.
+//  3. Three of those, and the part has had its attempts without a line being sent.
+func readable(when expression.ConditionBuilder) expression.ConditionBuilder {
+	return when.And(name("v").LessThanEqual(value(batch.FormatVersion)))
+}
 
 func finalizing(tok lease.Token) expression.ConditionBuilder {
 	return is("status", batch.Finalizing).And(is("finalizer", tok))
@@ -293,16 +272,4 @@ func due(k key, at time.Time, u expression.UpdateBuilder) expression.UpdateBuild
 // notDue takes the item out of the due index.
 func notDue(u expression.UpdateBuilder) expression.UpdateBuilder {
 	return u.Remove(name(attrDuePK)).Remove(name(attrDueAt))
-}
-
-// released makes a part pending, due at a time (zero: never).
-func released(k key, at time.Time) expression.UpdateBuilder {
-	u := due(k, at, next())
-	if at.IsZero() {
-		u = notDue(next())
-	}
-	return u.
-		Set(name("state"), value(batch.Pending)).
-		Remove(name("owner")).
-		Remove(name("lease_until"))
 }

@@ -14,7 +14,8 @@
 //
 // items.go holds the items' structs, keys.go their keys. Times are numbers of
 // milliseconds, bitmaps are binary, chunks a list of maps. Every item carries v;
-// one higher than [batch.FormatVersion] is refused on reading ([ErrFormat]).
+// one higher than [batch.FormatVersion] is refused on reading ([ErrFormat]) and
+// not touched by any write; what a newer program added to one that is read stays.
 // Two sparse indexes: due (what the reaper should look at, spread over 16
 // partitions) and tenant (a tenant's batches and files, by creation).
 //

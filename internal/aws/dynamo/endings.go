@@ -46,6 +46,17 @@ func (s *Endings) Hold(ctx context.Context, tenant, id string, tok lease.Token, 
 	return err
 }
 
+// Advance implements batch.Endings.
+func (s *Endings) Advance(ctx context.Context, tenant, id string, tok lease.Token, p batch.Progress, until, _ time.Time) error {
+	_, err := s.t.transition(ctx, "advance", tenant, id, c15Advance(tok, p, until), func(b batch.Batch) error {
+		if b.Status == batch.Finalizing && b.Finalizer == tok && b.Progress.Step == p.Step {
+			return nil // our own write, whose answer was lost
+		}
+		return lease.ErrLost
+	})
+	return err
+}
+
 // Close implements batch.Endings (C16).
 func (s *Endings) Close(ctx context.Context, tenant, id string, tok lease.Token, c batch.Closed, now time.Time) (batch.Batch, error) {
 	return s.t.transition(ctx, "close", tenant, id, c16Close(tok, c, now), func(b batch.Batch) error {

@@ -10,7 +10,8 @@ import (
 )
 
 // ErrFormat: an item's format version is not one that this program reads. Only
-// deploying the version that wrote it helps.
+// deploying the version that wrote it helps. Of a higher one it is batch.ErrNewer
+// too.
 var ErrFormat = errors.New("item of another format version")
 
 // FormatError is ErrFormat with the item at fault.
@@ -24,8 +25,14 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%v: %s %s has v=%d, this program reads 1 to %d", ErrFormat, e.PK, e.SK, e.V, batch.FormatVersion)
 }
 
-// Unwrap makes errors.Is(err, ErrFormat) true.
-func (e *FormatError) Unwrap() error { return ErrFormat }
+// Unwrap makes errors.Is(err, ErrFormat) true and, where a newer program wrote the
+// item, errors.Is(err, batch.ErrNewer).
+func (e *FormatError) Unwrap() []error {
+	if e.V > batch.FormatVersion {
+		return []error{ErrFormat, batch.ErrNewer}
+	}
+	return []error{ErrFormat}
+}
 
 // refusal returns the item that a write found when its condition failed (nil:
 // there was none) and true; false for every other error.

@@ -23,7 +23,7 @@ func (s *Files) Put(ctx context.Context, f batch.File) error {
 	out, err := s.t.insert(ctx, want, insertFile())
 	if err == nil && out.refused {
 		var found fileItem
-		if found, err = decode[fileItem](out.item); err == nil && found != want {
+		if found, err = decode[fileItem](out.item); err == nil && !found.same(want) {
 			err = batch.ErrExists
 		}
 	}

@@ -114,22 +114,34 @@ type batchItem struct {
 	Lines int64  `dynamodbav:"lines"`
 	Model string `dynamodbav:"model,omitempty"`
 
-	Counts       countsItem  `dynamodbav:"counts"`
-	Usage        usageItem   `dynamodbav:"usage"`
-	OutputFileID string      `dynamodbav:"output_file_id,omitempty"`
-	ErrorFileID  string      `dynamodbav:"error_file_id,omitempty"`
-	Errors       []errorItem `dynamodbav:"errors,omitempty"`
+	Counts       countsItem    `dynamodbav:"counts"`
+	Usage        usageItem     `dynamodbav:"usage"`
+	Troubles     *troublesItem `dynamodbav:"troubles,omitempty"`
+	OutputFileID string        `dynamodbav:"output_file_id,omitempty"`
+	ErrorFileID  string        `dynamodbav:"error_file_id,omitempty"`
+	Overruns     int           `dynamodbav:"overruns,omitempty"` // absent: none
+	Errors       []errorItem   `dynamodbav:"errors,omitempty"`
 
-	Workflow       string      `dynamodbav:"workflow,omitempty"`
-	Finalizer      lease.Token `dynamodbav:"finalizer,omitempty"`
-	FinalizerUntil int64       `dynamodbav:"finalizer_until,omitempty"`
-	Ver            int64       `dynamodbav:"ver"`
+	Workflow       string        `dynamodbav:"workflow,omitempty"`
+	Finalizer      lease.Token   `dynamodbav:"finalizer,omitempty"`
+	FinalizerUntil int64         `dynamodbav:"finalizer_until,omitempty"`
+	Progress       *progressItem `dynamodbav:"progress,omitempty"` // absent before the first: conditions ask for that
+	Ver            int64         `dynamodbav:"ver"`
 }
 
 type countsItem struct {
 	Total     int64 `dynamodbav:"total"`
 	Completed int64 `dynamodbav:"completed"`
 	Failed    int64 `dynamodbav:"failed"`
+}
+
+// troublesItem is written when a batch is closed; absent before, and where an
+// older program closed it.
+type troublesItem struct {
+	Lapses  int64 `dynamodbav:"lapses"`
+	Steals  int64 `dynamodbav:"steals"`
+	Repeats int64 `dynamodbav:"repeats"`
+	Dead    int64 `dynamodbav:"dead"`
 }
 
 type usageItem struct {
@@ -169,7 +181,7 @@ func newErrorItems(errs []openai.BatchError) []errorItem {
 
 func newBatchItem(b batch.Batch) batchItem {
 	i := batchItem{
-		head:   newHead(metaKey(b.Tenant, b.ID), b.Deadline),
+		head:   newHead(metaKey(b.Tenant, b.ID), b.Due),
 		Tenant: b.Tenant, ID: b.ID, Status: b.Status, Ending: b.Ending,
 		Submitter: b.Submitter, RequestID: b.RequestID, Endpoint: b.Endpoint,
 		FileID: b.Input.FileID, Input: objectItem(b.Input.Object), Window: b.Window, Metadata: b.Metadata,
@@ -178,8 +190,14 @@ func newBatchItem(b batch.Batch) batchItem {
 		EndingAt: millis(b.EndingAt), Deadline: millis(b.Deadline),
 		Parts: b.Parts, Lines: b.Lines, Model: b.Model,
 		Counts: countsItem(b.Counts), Usage: newUsageItem(b.Usage),
-		OutputFileID: b.OutputFileID, ErrorFileID: b.ErrorFileID, Errors: newErrorItems(b.Errors),
+		OutputFileID: b.OutputFileID, ErrorFileID: b.ErrorFileID, Overruns: b.Overruns, Errors: newErrorItems(b.Errors),
 		Workflow: b.Workflow, Finalizer: b.Finalizer, FinalizerUntil: millis(b.FinalizerUntil), Ver: b.Ver,
+	}
+	if b.Troubles != (batch.Troubles{}) {
+		i.Troubles = (*troublesItem)(&b.Troubles)
+	}
+	if b.Progress.Step > 0 {
+		i.Progress = newProgressItem(b.Progress)
 	}
 	i.TenantPK, i.TenantSK = tenantBatches(b.Tenant), tenantSK(b.CreatedAt, b.ID)
 	return i
@@ -192,11 +210,17 @@ func (i batchItem) batch() batch.Batch {
 		Input: batch.Input{FileID: i.FileID, Object: batch.Object(i.Input)}, Window: i.Window, Metadata: i.Metadata,
 		OutputExpiry: time.Duration(i.Expiry) * time.Millisecond,
 		CreatedAt:    fromMillis(i.CreatedAt), InProgressAt: fromMillis(i.InProgressAt), FinalizingAt: fromMillis(i.FinalizingAt),
-		EndingAt: fromMillis(i.EndingAt), Deadline: fromMillis(i.Deadline),
+		EndingAt: fromMillis(i.EndingAt), Deadline: fromMillis(i.Deadline), Due: fromMillis(i.DueAt),
 		Parts: i.Parts, Lines: i.Lines, Model: i.Model,
 		Counts: batch.Counts(i.Counts), Usage: i.Usage.usage(),
-		OutputFileID: i.OutputFileID, ErrorFileID: i.ErrorFileID,
+		OutputFileID: i.OutputFileID, ErrorFileID: i.ErrorFileID, Overruns: i.Overruns,
 		Workflow: i.Workflow, Finalizer: i.Finalizer, FinalizerUntil: fromMillis(i.FinalizerUntil), Ver: i.Ver,
+	}
+	if i.Troubles != nil {
+		b.Troubles = batch.Troubles(*i.Troubles)
+	}
+	if i.Progress != nil {
+		b.Progress = i.Progress.progress()
 	}
 	for _, e := range i.Errors {
 		b.Errors = append(b.Errors, openai.BatchError(e))
@@ -216,82 +240,11 @@ func (i batchItem) batch() batch.Batch {
 	return b
 }
 
-// partItem is one part. A suspect, once written, is an attribute of its own.
-type partItem struct {
-	head
-	Tenant string `dynamodbav:"tenant"`
-	Batch  string `dynamodbav:"batch"`
-	N      int    `dynamodbav:"part"`
-
-	State      batch.State `dynamodbav:"state"`
-	Owner      lease.Token `dynamodbav:"owner,omitempty"`
-	Ver        int64       `dynamodbav:"ver"`
-	LeaseUntil int64       `dynamodbav:"lease_until,omitempty"`
-	Attempts   int         `dynamodbav:"attempts"`
-	Lapses     int         `dynamodbav:"lapses"`
-	Steals     int         `dynamodbav:"steals"`
-
-	FirstLine     int64 `dynamodbav:"first_line"`
-	FirstPhysical int64 `dynamodbav:"first_physical"`
-	Lines         int   `dynamodbav:"lines"`
-	From          int64 `dynamodbav:"bytes_from"`
-	To            int64 `dynamodbav:"bytes_to"`
-
-	Processed int         `dynamodbav:"processed_lines"`
-	DoneLines []byte      `dynamodbav:"done_lines,omitempty"`
-	Chunks    []chunkItem `dynamodbav:"chunks"` // never absent: checkpoints append to it
-
-	TaskToken string `dynamodbav:"task_token,omitempty"`
-	LastError string `dynamodbav:"last_error,omitempty"`
-	CreatedAt int64  `dynamodbav:"created_at,omitempty"`
-}
-
-type chunkItem struct {
-	Key   string `dynamodbav:"key"`
-	N     int    `dynamodbav:"n"`
-	OK    int    `dynamodbav:"ok"`
-	Err   int    `dynamodbav:"err"`
-	Bytes int64  `dynamodbav:"bytes"`
-	Sum   string `dynamodbav:"sum"`
-}
-
-func newPartItem(p batch.Part) partItem {
-	i := partItem{
-		head:   newHead(partKey(p.PartKey), p.Due),
-		Tenant: p.Tenant, Batch: p.Batch, N: p.N,
-		State: p.State, Owner: p.Owner, Ver: p.Ver, LeaseUntil: millis(p.LeaseUntil),
-		Attempts: p.Attempts, Lapses: p.Lapses, Steals: p.Steals,
-		FirstLine: p.FirstLine, FirstPhysical: p.FirstPhysical, Lines: p.Lines, From: p.From, To: p.To,
-		Processed: p.Processed, DoneLines: p.DoneLines, Chunks: []chunkItem{},
-		TaskToken: p.TaskToken, LastError: p.LastError, CreatedAt: millis(p.CreatedAt),
-	}
-	for _, c := range p.Chunks {
-		i.Chunks = append(i.Chunks, chunkItem(c))
-	}
-	return i
-}
-
-func (i partItem) part() batch.Part {
-	p := batch.Part{
-		PartKey: batch.PartKey{Tenant: i.Tenant, Batch: i.Batch, N: i.N},
-		State:   i.State, Owner: i.Owner, Ver: i.Ver, LeaseUntil: fromMillis(i.LeaseUntil), Due: fromMillis(i.DueAt),
-		Attempts: i.Attempts, Lapses: i.Lapses, Steals: i.Steals,
-		FirstLine: i.FirstLine, FirstPhysical: i.FirstPhysical, Lines: i.Lines, From: i.From, To: i.To,
-		Processed: i.Processed, DoneLines: i.DoneLines,
-		TaskToken: i.TaskToken, LastError: i.LastError, CreatedAt: fromMillis(i.CreatedAt),
-	}
-	for _, c := range i.Chunks {
-		p.Chunks = append(p.Chunks, batch.Chunk(c))
-	}
-	return p
-}
-
 // fileGrace is how long a file's record outlives the file before TTL takes it:
 // the sweeper that deletes the object still needs to find it.
 const fileGrace = 7 * 24 * time.Hour
 
-// fileItem is one file. It is comparable: Put compares what it wrote with what
-// it found.
+// fileItem is one file.
 type fileItem struct {
 	head
 	Tenant    string     `dynamodbav:"tenant"`
@@ -316,6 +269,13 @@ func newFileItem(f batch.File) fileItem {
 		i.TTL = f.ExpiresAt.Add(fileGrace).Unix()
 	}
 	return i
+}
+
+// same reports whether the two record the same file. How they do (which format,
+// indexed how) doesn't matter: a result file's record is written again by whoever
+// finishes a batch that a dead finisher of another version has begun to.
+func (i fileItem) same(other fileItem) bool {
+	return i.file() == other.file() && i.DeletedAt == other.DeletedAt
 }
 
 func (i fileItem) file() batch.File {

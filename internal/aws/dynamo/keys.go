@@ -3,6 +3,7 @@ package dynamo
 import (
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -24,9 +25,13 @@ const (
 	attrTenantSK = "tenant_sk"
 )
 
-// dueShards spreads the due index over as many partitions, so that no single
-// one takes every checkpoint's write.
-const dueShards = 16
+// The due index is spread over batch.DueShards partitions, so that no single one
+// takes every checkpoint's write; dead parts have as many of their own, so that
+// they can be listed without reading everything that is at work.
+const (
+	duePrefix  = "DUE#"
+	deadPrefix = "DEAD#"
+)
 
 // maxID is the longest id that is looked up: the table's bound for a sort key.
 // A partition key has room for it and a tenant.
@@ -36,7 +41,9 @@ type key struct{ pk, sk string }
 
 func batchPK(tenant, id string) string { return "T#" + tenant + "#B#" + id }
 
-func metaKey(tenant, id string) key { return key{batchPK(tenant, id), "META"} }
+const metaSK = "META"
+
+func metaKey(tenant, id string) key { return key{batchPK(tenant, id), metaSK} }
 
 const partPrefix = "PART#"
 
@@ -62,12 +69,19 @@ func (k key) attributes() attributes {
 
 // shard is the item's partition in the due index. It depends on the key alone,
 // so that an item never moves.
-func (k key) shard() string {
+func (k key) shard() string { return shard(duePrefix, k.shardNumber()) }
+
+// deadShard is the one of a part while it is dead.
+func (k key) deadShard() string { return shard(deadPrefix, k.shardNumber()) }
+
+func shard(prefix string, n int) string { return prefix + strconv.Itoa(n) }
+
+func (k key) shardNumber() int {
 	h := fnv.New32a()
 	h.Write([]byte(k.pk))
 	h.Write([]byte{0})
 	h.Write([]byte(k.sk))
-	return fmt.Sprintf("DUE#%d", h.Sum32()%dueShards)
+	return int(h.Sum32() % batch.DueShards)
 }
 
 // The tenant index holds one collection of batches and one of files a tenant.

@@ -18,7 +18,10 @@ type Client interface {
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
+	BatchWriteItem(context.Context, *dynamodb.BatchWriteItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error)
+	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
 }
 
 // Store is the table, one field a port. It is safe for concurrent use.
@@ -28,6 +31,9 @@ type Store struct {
 	Parts   *Parts
 	Claims  *Claims
 	Seals   *Seals
+	Reaps   *Reaps
+	Deaths  *Deaths
+	Events  *Events
 	Files   *Files
 	Keys    *Keys
 	Uploads *Uploads
@@ -41,8 +47,11 @@ func Open(cfg aws.Config, name string) *Store { return New(dynamodb.NewFromConfi
 // New is Open over a client that exists already. The client's retries are the
 // store's only ones.
 func New(client Client, name string) *Store {
-	t := &table{client, name}
-	return &Store{&Batches{t}, &Endings{t}, &Parts{t}, &Claims{t}, &Seals{t}, &Files{t}, &Keys{t}, &Uploads{t}, &Bridge{t}, &Sends{t}}
+	t := &table{counted{client}, name}
+	return &Store{
+		&Batches{t}, &Endings{t}, &Parts{t}, &Claims{t}, &Seals{t}, &Reaps{t}, &Deaths{t}, &Events{t},
+		&Files{t}, &Keys{t}, &Uploads{t}, &Bridge{t}, &Sends{t},
+	}
 }
 
 // table makes the calls that the ports share.
@@ -68,7 +77,7 @@ type outcome struct {
 // an outcome. With answer false the written item isn't returned: a checkpoint's
 // answer would carry every chunk.
 func (t *table) update(ctx context.Context, k key, w write, answer bool) (outcome, error) {
-	e, err := expression.NewBuilder().WithCondition(w.when).WithUpdate(w.then).Build()
+	e, err := expression.NewBuilder().WithCondition(readable(w.when)).WithUpdate(w.then).Build()
 	if err != nil {
 		return outcome{}, fmt.Errorf("build expression: %w", err)
 	}
@@ -114,7 +123,7 @@ func (t *table) insert(ctx context.Context, item any, when expression.ConditionB
 
 // remove deletes an item if the condition holds.
 func (t *table) remove(ctx context.Context, k key, when expression.ConditionBuilder) (outcome, error) {
-	e, err := expression.NewBuilder().WithCondition(when).Build()
+	e, err := expression.NewBuilder().WithCondition(readable(when)).Build()
 	if err != nil {
 		return outcome{}, fmt.Errorf("build expression: %w", err)
 	}

@@ -83,7 +83,7 @@ func TestItemsOfANewerProgram(t *testing.T) {
 				}
 				return err
 			}(),
-			"Claims.Heartbeat": s.Claims.Heartbeat(ctx, batch.Claim{PartKey: p.PartKey, Token: "nobody"}, start, start),
+			"Claims.Heartbeat": s.Claims.Heartbeat(ctx, batch.Claim{PartKey: p.PartKey, Token: "nobody"}, 0, start, start),
 			"Files.Get":        errOf(s.Files.Get(ctx, "acme", "file-1")),
 			"Files.Put":        s.Files.Put(ctx, f),
 			"Files.List": func() error {
@@ -104,38 +104,11 @@ func TestItemsOfANewerProgram(t *testing.T) {
 
 func errOf[V any](_ V, err error) error { return err }
 
-// TestSuspect: what a claim owes to a suspect, which nothing writes yet.
-func TestSuspect(t *testing.T) {
-	client, name := newTable(t)
-	s, r, ctx := New(client, name), raw{client, name}, t.Context()
-	p := aPart("acme", 0)
-	p.Attempts = 3
-	ok(t, r.seed(ctx, p))
-	c := batch.Claim{PartKey: p.PartKey, Token: lease.NewToken()}
-	if _, err := s.Claims.Claim(ctx, c, "", 3, start, start); !errors.Is(err, batch.ErrExhausted) {
-		t.Errorf("claim of an exhausted part: %v", err)
-	}
-	ok(t, r.set(ctx, partKey(p.PartKey), "suspect", &types.AttributeValueMemberM{Value: attributes{
-		"line": &types.AttributeValueMemberN{Value: "1"}, "strikes": &types.AttributeValueMemberN{Value: "1"},
-	}}))
-	if got := must(s.Claims.Claim(ctx, c, "", 3, start, start))(t); got.Attempts != 4 {
-		t.Errorf("attempts %d, want 4", got.Attempts)
-	}
-	ok(t, s.Claims.Heartbeat(ctx, c, start, start))
-	if _, there := must(r.item(ctx, partKey(p.PartKey)))(t)["suspect"]; !there {
-		t.Error("a heartbeat clears the suspect")
-	}
-	ok(t, s.Claims.Checkpoint(ctx, c, batch.Checkpoint{To: 1, Done: batch.Bitmap{1}, Chunk: batch.Chunk{N: 1}}, start, start))
-	if _, there := must(r.item(ctx, partKey(p.PartKey)))(t)["suspect"]; there {
-		t.Error("a checkpoint leaves the suspect")
-	}
-}
-
 // dueAt is where the index would have the reaper look at an item; zero: nowhere.
 func dueAt(t *testing.T, r raw, k key) time.Time {
 	t.Helper()
 	var found []time.Time
-	for shard := range dueShards {
+	for shard := range batch.DueShards {
 		e := must(expression.NewBuilder().WithKeyCondition(expression.Key("due_pk").Equal(expression.Value(fmt.Sprintf("DUE#%d", shard)))).Build())(t)
 		out := must(r.client.Query(t.Context(), &dynamodb.QueryInput{
 			TableName: &r.name, IndexName: aws.String(dueIndex), KeyConditionExpression: e.KeyCondition(),
@@ -174,7 +147,7 @@ func TestDueOfAPart(t *testing.T) {
 	}{
 		{"insert", func() error { return s.Parts.Insert(ctx, []batch.Part{p}) }, p.Due},
 		{"claim", func() error { return errOf(s.Claims.Claim(ctx, c, "", 3, after(1*time.Minute), start)) }, after(1 * time.Minute)},
-		{"heartbeat", func() error { return s.Claims.Heartbeat(ctx, c, after(2*time.Minute), start) }, after(1 * time.Minute)},
+		{"heartbeat", func() error { return s.Claims.Heartbeat(ctx, c, 0, after(2*time.Minute), start) }, after(1 * time.Minute)},
 		{"checkpoint", func() error {
 			return s.Claims.Checkpoint(ctx, c, batch.Checkpoint{To: 1, Done: batch.Bitmap{1}}, after(3*time.Minute), start)
 		}, after(3 * time.Minute)},
@@ -308,11 +281,12 @@ func TestIDsThatNoKeyHolds(t *testing.T) {
 	s, ctx := New(client, name), t.Context()
 	for _, id := range []string{"", strings.Repeat("x", 1025), strings.Repeat("x", 100_000)} {
 		for op, err := range map[string]error{
-			"Batches.Get":    errOf(s.Batches.Get(ctx, "acme", id)),
-			"Batches.Start":  errOf(s.Batches.Start(ctx, "acme", id, batch.Started{}, start)),
-			"Batches.Refuse": errOf(s.Batches.Refuse(ctx, "acme", id, nil, start)),
-			"Endings.End":    errOf(s.Endings.End(ctx, "acme", id, batch.Expired, start)),
-			"Files.Get":      errOf(s.Files.Get(ctx, "acme", id)),
+			"Batches.Get":     errOf(s.Batches.Get(ctx, "acme", id)),
+			"Batches.Start":   errOf(s.Batches.Start(ctx, "acme", id, batch.Started{}, start)),
+			"Batches.Refuse":  errOf(s.Batches.Refuse(ctx, "acme", id, nil, start)),
+			"Batches.Overrun": errOf(s.Batches.Overrun(ctx, "acme", id, start)),
+			"Endings.End":     errOf(s.Endings.End(ctx, "acme", id, batch.Expired, start)),
+			"Files.Get":       errOf(s.Files.Get(ctx, "acme", id)),
 		} {
 			if !errors.Is(err, batch.ErrNotFound) {
 				t.Errorf("%s with an id of %d bytes: %v", op, len(id), err)
@@ -335,7 +309,7 @@ func TestShardsAreUsed(t *testing.T) {
 			t.Errorf("%s has %d of 1,600", shard, n)
 		}
 	}
-	if len(count) != dueShards {
-		t.Errorf("%d shards of %d used", len(count), dueShards)
+	if len(count) != batch.DueShards {
+		t.Errorf("%d shards of %d used", len(count), batch.DueShards)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // TestSuites runs every suite of a port that this package implements.
 func TestSuites(t *testing.T) {
 	client, name := newTable(t)
-	s, r := New(client, name), raw{client, name}
+	s, r := New(newWitness(t, client), name), raw{client, name}
 	t.Run("Batches", func(t *testing.T) {
 		storetest.RunBatches(t, func(storetest.T) storetest.BatchesPorts { return batchesPorts(r, s) })
 	})
@@ -31,6 +31,18 @@ func TestSuites(t *testing.T) {
 	})
 	t.Run("Seals", func(t *testing.T) {
 		storetest.RunSeals(t, func(storetest.T) storetest.SealsPorts { return sealsPorts(r, s) })
+	})
+	t.Run("Steals", func(t *testing.T) {
+		storetest.RunSteals(t, func(storetest.T) storetest.StealsPorts { return stealsPorts(r, s) })
+	})
+	t.Run("Reaps", func(t *testing.T) {
+		storetest.RunReaps(t, func(storetest.T) storetest.ReapsPorts { return reapsPorts(r, s) })
+	})
+	t.Run("Deaths", func(t *testing.T) {
+		storetest.RunDeaths(t, func(storetest.T) storetest.ReapsPorts { return reapsPorts(r, s) })
+	})
+	t.Run("Events", func(t *testing.T) {
+		storetest.RunEvents(t, func(storetest.T) storetest.EventsPorts { return eventsPorts(r, s) })
 	})
 	t.Run("Files", func(t *testing.T) { storetest.RunFiles(t, func(storetest.T) batch.Files { return files(r, s) }) })
 	t.Run("Bridge", func(t *testing.T) {
@@ -51,6 +63,10 @@ func every() []runnable {
 	add(&all, "parts/", storetest.PartsCases(), partsPorts)
 	add(&all, "claims/", storetest.ClaimsCases(), claimsPorts)
 	add(&all, "seals/", storetest.SealsCases(), sealsPorts)
+	add(&all, "steals/", storetest.StealsCases(), stealsPorts)
+	add(&all, "reaps/", storetest.ReapsCases(), reapsPorts)
+	add(&all, "deaths/", storetest.DeathsCases(), reapsPorts)
+	add(&all, "events/", storetest.EventsCases(), eventsPorts)
 	add(&all, "files/", storetest.FilesCases(), files)
 	add(&all, "bridge/", storetest.BridgeCases(), bridgePorts)
 	add(&all, "sends/", storetest.SendsCases(), sends)
@@ -84,10 +100,25 @@ func sealsPorts(r raw, s *Store) storetest.SealsPorts {
 	return storetest.SealsPorts{Parts: s.Parts, Claims: s.Claims, Seals: s.Seals, Seed: claimsPorts(r, s).Seed}
 }
 
+func stealsPorts(r raw, s *Store) storetest.StealsPorts {
+	return storetest.StealsPorts{ClaimsPorts: claimsPorts(r, s), Steals: s.Claims}
+}
+
+func reapsPorts(r raw, s *Store) storetest.ReapsPorts {
+	return storetest.ReapsPorts{
+		ClaimsPorts: claimsPorts(r, s), Steals: s.Claims, Seals: s.Seals, Batches: s.Batches, Endings: s.Endings,
+		Files: s.Files, Bridge: s.Bridge, Uploads: s.Uploads, Reaps: s.Reaps, Deaths: s.Deaths,
+	}
+}
+
+func eventsPorts(_ raw, s *Store) storetest.EventsPorts {
+	return storetest.EventsPorts{Events: s.Events, Batches: s.Batches, Parts: s.Parts}
+}
+
 func files(_ raw, s *Store) batch.Files { return s.Files }
 
 func bridgePorts(r raw, s *Store) storetest.BridgePorts {
-	return storetest.BridgePorts{Store: s.Bridge, Look: func(t storetest.T, k bridge.Key) (bridge.Row, bool) {
+	return storetest.BridgePorts{Store: s.Bridge, Rows: s.Bridge, Look: func(t storetest.T, k bridge.Key) (bridge.Row, bool) {
 		t.Helper()
 		out, err := r.client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &r.name, Key: bridgeKey(k).attributes(), ConsistentRead: aws.Bool(true)})
 		if err != nil {

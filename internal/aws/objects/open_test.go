@@ -172,14 +172,15 @@ func TestDisposition(t *testing.T) {
 func TestTag(t *testing.T) {
 	s := &Objects{results: "results"}
 	for key, want := range map[string]string{
-		"acme/parts/batch_1/0/TOKEN-1.jsonl": "keep=chunk",
-		"acme/plan/batch_1.jsonl":            "keep=plan",
-		"acme/out/batch_1_output.jsonl":      "keep=result",
-		"acme/out/batch_1_error.jsonl":       "keep=result",
-		"acme/out/batch_1_receipts.jsonl":    "keep=receipt",
-		"parts/out/batch_1_output.jsonl":     "keep=result", // a tenant of that name
-		"acme/else":                          "",
-		"x":                                  "",
+		"acme/parts/batch_1/0/TOKEN-1.jsonl":         "keep=chunk",
+		"acme/plan/batch_1.jsonl":                    "keep=plan",
+		"acme/parts/batch_1/finish/output-0-9.jsonl": "keep=chunk",
+		"acme/out/batch_1_output.jsonl":              "keep=result",
+		"acme/out/batch_1_error.jsonl":               "keep=result",
+		"acme/out/batch_1_receipts.jsonl":            "keep=receipt",
+		"parts/out/batch_1_output.jsonl":             "keep=result", // a tenant of that name
+		"acme/else":                                  "",
+		"x":                                          "",
 	} {
 		var got string
 		if tag := s.tagging(batch.Object{Bucket: "results", Key: key}); tag != nil {

@@ -12,6 +12,7 @@ import (
 // bucket. It follows from the key, whose first piece is the tenant:
 //
 //	<tenant>/parts/<batch>/<part>/<token>-<seq>.jsonl    chunk
+//	<tenant>/parts/<batch>/finish/<kind>-<from>-<to>.jsonl  chunk: a result file's tail
 //	<tenant>/plan/<batch>.jsonl                          plan
 //	<tenant>/out/<batch>_receipts.jsonl                  receipt
 //	<tenant>/out/<batch>_{output,error}.jsonl            result

@@ -67,32 +67,48 @@ func (s *Objects) Complete(ctx context.Context, o batch.Object, id string, piece
 // stored asks for the pieces of an upload under way and sums up those named. One
 // that isn't stored as named is an error: S3 would refuse it too.
 func (s *Objects) stored(ctx context.Context, o batch.Object, id string, pieces []batch.Piece) (size int64, err error) {
-	type found struct {
-		etag string
-		size int64
+	found, err := s.list(ctx, o, id)
+	if err != nil {
+		return 0, err
 	}
-	all := map[int]found{}
-	pages := s3.NewListPartsPaginator(s.client, &s3.ListPartsInput{Bucket: &o.Bucket, Key: &o.Key, UploadId: &id})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return 0, err
-		}
-		for _, p := range page.Parts {
-			all[int(aws.ToInt32(p.PartNumber))] = found{aws.ToString(p.ETag), aws.ToInt64(p.Size)}
-		}
+	all := map[int]batch.StoredPiece{}
+	for _, p := range found {
+		all[p.N] = p
 	}
 	if len(pieces) == 0 {
 		return 0, errors.New("no pieces")
 	}
 	for _, p := range pieces {
 		f, there := all[p.N]
-		if !there || f.etag != p.ETag {
+		if !there || f.Piece != p {
 			return 0, fmt.Errorf("piece %d is not stored as %s", p.N, p.ETag)
 		}
-		size += f.size
+		size += f.Bytes
 	}
 	return size, nil
+}
+
+// Pieces implements batch.Uploads.
+func (s *Objects) Pieces(ctx context.Context, o batch.Object, id string) ([]batch.StoredPiece, error) {
+	all, err := s.list(ctx, o, id)
+	if err != nil {
+		return nil, objectErr("list pieces of", o, noUpload(err))
+	}
+	return all, nil
+}
+
+func (s *Objects) list(ctx context.Context, o batch.Object, id string) (all []batch.StoredPiece, err error) {
+	pages := s3.NewListPartsPaginator(s.client, &s3.ListPartsInput{Bucket: &o.Bucket, Key: &o.Key, UploadId: &id})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range page.Parts {
+			all = append(all, batch.StoredPiece{Piece: batch.Piece{N: int(aws.ToInt32(p.PartNumber)), ETag: aws.ToString(p.ETag)}, Bytes: aws.ToInt64(p.Size)})
+		}
+	}
+	return all, nil
 }
 
 // Abort implements batch.Uploads.

@@ -22,7 +22,9 @@ func TestDecode(t *testing.T) {
 		{"newer", `{"v":2,"tenant":"acme","batch":"batch_1","part":7}`, batch.Message{}, false},
 		{"no version", `{"tenant":"acme","batch":"batch_1","part":7}`, batch.Message{}, false},
 		{"version in words", `{"v":"1","tenant":"acme","batch":"batch_1","part":7}`, batch.Message{}, false},
-		{"unknown member", `{"v":1,"tenant":"acme","batch":"batch_1","part":7,"task_token":"` + token + `","lines":3}`, batch.Message{}, false},
+		{"a member of a later release", `{"v":1,"tenant":"acme","batch":"batch_1","part":7,"task_token":"` + token + `","lines":{"a":[3]}}`,
+			batch.Message{V: 1, Tenant: "acme", Batch: "batch_1", Part: 7, TaskToken: token}, true},
+		{"another name twice", `{"v":1,"tenant":"acme","batch":"batch_1","part":7,"lines":3,"lines":4}`, batch.Message{}, false},
 		{"another case", `{"v":1,"Tenant":"acme","batch":"batch_1","part":7}`, batch.Message{}, false},
 		{"twice", `{"v":1,"tenant":"acme","tenant":"evil","batch":"batch_1","part":7}`, batch.Message{}, false},
 		{"no part", `{"v":1,"tenant":"acme","batch":"batch_1"}`, batch.Message{}, false},
@@ -46,8 +48,8 @@ func TestDecode(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, ErrMessage) {
-				t.Fatalf("error %v, want %v", err, ErrMessage)
+			if !errors.Is(err, batch.ErrMessage) {
+				t.Fatalf("error %v, want %v", err, batch.ErrMessage)
 			}
 			if strings.Contains(err.Error(), token) || strings.Contains(err.Error(), "acme") {
 				t.Errorf("the error quotes the message: %v", err)
@@ -68,7 +70,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"v":2}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		d, err := Decode(body, "receipt", 1)
-		if err != nil && !errors.Is(err, ErrMessage) {
+		if err != nil && !errors.Is(err, batch.ErrMessage) {
 			t.Errorf("error %v", err)
 		}
 		if err == nil && (d.Tenant == "" || d.Batch == "" || d.Part < 0 || d.V != 1) {

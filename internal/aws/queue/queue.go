@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,12 +31,17 @@ const (
 	// 12 hours that a message can be hidden from its receipt on, so the whole of
 	// them would be refused.
 	aside = 11 * time.Hour
+
+	// newerAside hides one that a newer program will understand: until this one
+	// is replaced, the workers of a release may run beside those of the next.
+	newerAside = time.Minute
 )
 
 // Queue is batch.Queue over one SQS queue.
 type Queue struct {
-	client client
-	url    string
+	client  client
+	url     string
+	letters bool // what isn't understood is left where it is
 }
 
 // client is what Queue calls of *sqs.Client.
@@ -44,14 +50,23 @@ type client interface {
 	ChangeMessageVisibility(context.Context, *sqs.ChangeMessageVisibilityInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error)
 	DeleteMessage(context.Context, *sqs.DeleteMessageInput, ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error)
 	SendMessage(context.Context, *sqs.SendMessageInput, ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
+	SendMessageBatch(context.Context, *sqs.SendMessageBatchInput, ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 }
 
 // New returns the queue with this URL. It makes no call.
-func New(cfg aws.Config, url string) *Queue { return &Queue{sqs.NewFromConfig(cfg), url} }
+func New(cfg aws.Config, url string) *Queue { return &Queue{client: sqs.NewFromConfig(cfg), url: url} }
+
+// NewLetters returns the dead-letter queue with this URL. It differs in one thing:
+// a message that isn't understood stays where it is, visible again when the
+// queue's own visibility is over, so that the queue's depth goes on telling of it.
+func NewLetters(cfg aws.Config, url string) *Queue {
+	return &Queue{client: sqs.NewFromConfig(cfg), url: url, letters: true}
+}
 
 // Receive implements batch.Queue. The message stays hidden for the queue's own
-// visibility until Hide says otherwise. One that isn't understood is ErrMessage:
-// it was set aside for 11 hours, so that the next Receive finds another.
+// visibility until Hide says otherwise. One that isn't understood is batch.ErrMessage:
+// it was set aside for 11 hours (a newer program's, batch.ErrNewer, for a minute),
+// so that the next Receive finds another.
 func (q *Queue) Receive(ctx context.Context) (batch.Delivery, error) {
 	out, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: &q.url, MaxNumberOfMessages: 1, WaitTimeSeconds: 0,
@@ -68,8 +83,15 @@ func (q *Queue) Receive(ctx context.Context) (batch.Delivery, error) {
 	receives, _ := strconv.Atoi(m.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
 	d, err := Decode(aws.ToString(m.Body), aws.ToString(m.ReceiptHandle), receives)
 	if err != nil {
+		wait := aside
+		if errors.Is(err, batch.ErrNewer) {
+			wait = newerAside
+		}
 		err = fmt.Errorf("receive message %s: %w", aws.ToString(m.MessageId), err)
-		return batch.Delivery{}, errors.Join(err, q.Hide(ctx, batch.Delivery{Receipt: aws.ToString(m.ReceiptHandle)}, aside))
+		if q.letters {
+			return batch.Delivery{}, err
+		}
+		return batch.Delivery{}, errors.Join(err, q.Hide(ctx, batch.Delivery{Receipt: aws.ToString(m.ReceiptHandle)}, wait))
 	}
 	return d, nil
 }
@@ -117,6 +139,36 @@ func (q *Queue) Send(ctx context.Context, m batch.Message, delay time.Duration) 
 		return fmt.Errorf("send: %w", err)
 	}
 	return nil
+}
+
+// sendsAtOnce is the most messages that SQS takes in one call.
+const sendsAtOnce = 10
+
+// SendAll implements batch.Queue, ten messages a call.
+func (q *Queue) SendAll(ctx context.Context, ms []batch.Message) error {
+	var faults []error
+	for some := range slices.Chunk(ms, sendsAtOnce) {
+		in := &sqs.SendMessageBatchInput{QueueUrl: &q.url}
+		for n, m := range some {
+			body, err := json.Marshal(m)
+			if err != nil {
+				return fmt.Errorf("send: %w", err)
+			}
+			in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(n)), MessageBody: aws.String(string(body))})
+		}
+		out, err := q.client.SendMessageBatch(ctx, in)
+		switch {
+		case err != nil:
+			faults = append(faults, fmt.Errorf("send %d messages: %w", len(some), err))
+		case len(out.Failed) > 0:
+			f := out.Failed[0]
+			faults = append(faults, fmt.Errorf("send %d messages: %d failed, one of them: %s %s", len(some), len(out.Failed), aws.ToString(f.Code), aws.ToString(f.Message)))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(faults...)
 }
 
 func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }

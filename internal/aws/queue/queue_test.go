@@ -47,8 +47,8 @@ func TestForeignMessage(t *testing.T) {
 	if _, err := client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &q.url, MessageBody: aws.String(`{"v":99}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Receive(ctx); !errors.Is(err, ErrMessage) {
-		t.Fatalf("receive: %v, want %v", err, ErrMessage)
+	if _, err := q.Receive(ctx); !errors.Is(err, batch.ErrMessage) {
+		t.Fatalf("receive: %v, want %v", err, batch.ErrMessage)
 	}
 	// The next one is behind it, and is found although the first was not deleted.
 	if err := q.Send(ctx, batch.Message{V: 1, Tenant: "acme", Batch: "batch_1"}, 0); err != nil {

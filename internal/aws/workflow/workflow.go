@@ -113,6 +113,25 @@ func (w *Workflow) Stop(ctx context.Context, name string) error {
 	return nil
 }
 
+// Seen implements batch.Workflow.
+func (w *Workflow) Seen(ctx context.Context, name string) (batch.Execution, error) {
+	out, err := w.client.DescribeExecution(ctx, &sfn.DescribeExecutionInput{ExecutionArn: w.execution(name)})
+	if _, never := errors.AsType[*types.ExecutionDoesNotExist](err); never {
+		return batch.Never, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look at execution %s: %w", name, err)
+	}
+	switch out.Status {
+	case types.ExecutionStatusRunning, types.ExecutionStatusPendingRedrive:
+		return batch.Running, nil
+	case types.ExecutionStatusSucceeded:
+		return batch.Over, nil
+	default:
+		return batch.Fallen, nil
+	}
+}
+
 // Report implements batch.Workflow. An empty token has nobody to report to.
 func (w *Workflow) Report(ctx context.Context, taskToken string) error {
 	if taskToken == "" {

@@ -13,8 +13,8 @@ import (
 	"holdfast/internal/memory"
 )
 
-func (w *world) canceller() *batch.Canceller {
-	return batch.NewCanceller(w.m.Table.Batches, w.m.Table.Endings, w.m.Workflow)
+func (w *world) canceller() *batch.Ender {
+	return batch.NewEnder(w.m.Table.Batches, w.m.Table.Endings, w.m.Workflow)
 }
 
 // What a cancel does in each status, and what it tells whom.
@@ -72,7 +72,7 @@ func TestCancel(t *testing.T) {
 					stored.Status != want.Status || stored.Ending != want.Ending || stored.Ver != want.Ver || !stored.EndingAt.Equal(want.EndingAt) {
 					t.Errorf("answered %+v\nstored %+v\nwant %+v", got, stored, want)
 				}
-				if wire := batch.ToWire(got, batch.Counts{}); wire.Status != c.wire || (wire.CancellingAt != nil) != (want.Ending == batch.Cancelled) {
+				if wire := batch.ToWire(got, batch.Standing{}); wire.Status != c.wire || (wire.CancellingAt != nil) != (want.Ending == batch.Cancelled) {
 					t.Errorf("the wire shows %s, cancelling_at %v", wire.Status, wire.CancellingAt)
 				}
 			}
@@ -233,7 +233,7 @@ func TestCancelWhilePlanning(t *testing.T) {
 				w := newWorld(t)
 				b := w.create(requests(25))
 				place(w.restart(), p.Op, p.N, func(context.Context, memory.Point) error {
-					truth := batch.NewCanceller(w.truth.Table.Batches, w.truth.Table.Endings, w.truth.Workflow)
+					truth := batch.NewEnder(w.truth.Table.Batches, w.truth.Table.Endings, w.truth.Workflow)
 					_, err := truth.Cancel(t.Context(), wTenant, b.ID, wNow)
 					return err
 				})

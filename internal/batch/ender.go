@@ -12,20 +12,21 @@ import (
 	"time"
 )
 
-// ErrNotHandedOn says that a batch was told to cancel, which stands, but that its
-// workflow could not be told to finish it. Cancelling again tells it again.
-var ErrNotHandedOn = errors.New("batch is cancelling but its workflow was not told")
+// ErrNotHandedOn says that a batch was told to end, which stands, but that its
+// workflow could not be told to finish it. Telling it again tells that again.
+var ErrNotHandedOn = errors.New("batch is ending but its workflow was not told")
 
-// Canceller cancels batches.
-type Canceller struct {
+// Ender ends batches early, and sees to it that somebody finishes those that are
+// to end.
+type Ender struct {
 	batches  Batches
 	endings  Endings
 	workflow Workflow
 }
 
-// NewCanceller returns a Canceller.
-func NewCanceller(batches Batches, endings Endings, workflow Workflow) *Canceller {
-	return &Canceller{batches, endings, workflow}
+// NewEnder returns an Ender.
+func NewEnder(batches Batches, endings Endings, workflow Workflow) *Ender {
+	return &Ender{batches, endings, workflow}
 }
 
 // Cancel decides that the batch ends as cancelled (C15) and sees to it that
@@ -50,23 +51,42 @@ func NewCanceller(batches Batches, endings Endings, workflow Workflow) *Cancelle
 // Doing this again is harmless, and is how a call that failed half-way is
 // mended: the answer is then the batch together with [ErrNotHandedOn]. Other
 // errors: [ErrNotFound], or trouble that leaves the fate of the decision open.
-func (c *Canceller) Cancel(ctx context.Context, tenant, id string, now time.Time) (Batch, error) {
-	b, err := c.decide(ctx, tenant, id, now)
+func (c *Ender) Cancel(ctx context.Context, tenant, id string, now time.Time) (Batch, error) {
+	return c.end(ctx, tenant, id, Cancelled, now)
+}
+
+// Expire decides that the batch ends as expired, for its window is over; the rest
+// is as with [Ender.Cancel]. Whether the window is over is the caller's to judge.
+func (c *Ender) Expire(ctx context.Context, tenant, id string, now time.Time) (Batch, error) {
+	return c.end(ctx, tenant, id, Expired, now)
+}
+
+func (c *Ender) end(ctx context.Context, tenant, id string, ending Status, now time.Time) (Batch, error) {
+	b, err := c.decide(ctx, tenant, id, ending, now)
 	if err != nil {
-		return Batch{}, fmt.Errorf("cancel %s: %w", id, err)
+		return Batch{}, fmt.Errorf("end %s as %s: %w", id, ending, err)
 	}
-	if b.Ending != Cancelled || b.Status.Terminal() || b.Status == Finalizing && !b.FinalizerUntil.Before(now) {
+	if b.Ending != ending || b.Status.Terminal() || b.Status == Finalizing && !b.FinalizerUntil.Before(now) {
 		return b, nil
 	}
 	if err := c.handOn(ctx, b); err != nil {
-		return b, fmt.Errorf("cancel %s: %w: %w", id, ErrNotHandedOn, err)
+		return b, fmt.Errorf("end %s as %s: %w: %w", id, ending, ErrNotHandedOn, err)
 	}
 	return b, nil
 }
 
+// mainName is the name of the execution that plans a batch and waits for it, the
+// first of them.
+func mainName(b Batch) string {
+	if b.Workflow != "" {
+		return b.Workflow
+	}
+	return b.ID
+}
+
 // decide answers with the batch whose ending is decided, by this call or before.
-func (c *Canceller) decide(ctx context.Context, tenant, id string, now time.Time) (b Batch, err error) {
-	err = tryAgain(ctx, func() (err error) { b, err = c.endings.End(ctx, tenant, id, Cancelled, now); return err })
+func (c *Ender) decide(ctx context.Context, tenant, id string, ending Status, now time.Time) (b Batch, err error) {
+	err = tryAgain(ctx, func() (err error) { b, err = c.endings.End(ctx, tenant, id, ending, now); return err })
 	if errors.Is(err, ErrStatus) {
 		// Over, or another ending came first: that stands.
 		err = tryAgain(ctx, func() (err error) { b, err = c.batches.Get(ctx, tenant, id); return err })
@@ -74,11 +94,8 @@ func (c *Canceller) decide(ctx context.Context, tenant, id string, now time.Time
 	return b, err
 }
 
-func (c *Canceller) handOn(ctx context.Context, b Batch) error {
-	name := b.Workflow
-	if name == "" {
-		name = b.ID
-	}
+func (c *Ender) handOn(ctx context.Context, b Batch) error {
+	name := mainName(b)
 	if b.Status == Validating {
 		return begin(ctx, name, func(name string) error { return c.workflow.Start(ctx, name, b.Tenant, b.ID) })
 	}
@@ -89,7 +106,25 @@ func (c *Canceller) handOn(ctx context.Context, b Batch) error {
 	if err != nil || b.Status != InProgress {
 		return err
 	}
-	return tryAgain(ctx, func() error { return c.workflow.Stop(ctx, name) })
+	return c.stop(ctx, b)
+}
+
+// stop ends the execution that waits for the batch's parts, be it the first of
+// them or one that replaced it.
+func (c *Ender) stop(ctx context.Context, b Batch) error {
+	for n := 1; n <= spentNames; n++ {
+		name := nth(mainName(b), n)
+		if n > 1 {
+			seen, err := c.seen(ctx, name)
+			if err != nil || seen == Never {
+				return err
+			}
+		}
+		if err := tryAgain(ctx, func() error { return c.workflow.Stop(ctx, name) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spentNames is how many names in a row are tried before one that nobody has.
@@ -100,18 +135,34 @@ const spentNames = 5
 // again finds the one that lives, and starts no more.
 func begin(ctx context.Context, name string, start func(name string) error) error {
 	for n := 1; ; n++ {
-		free := name
-		switch {
-		case n > spentNames:
+		free := nth(name, n)
+		if n > spentNames {
 			free = fit("batch-again-", name+"-"+strings.ToLower(rand.Text()[:10]))
-		case n > 1:
-			free = fit("batch-again-", name+"-"+strconv.Itoa(n))
 		}
 		err := tryAgain(ctx, func() error { return start(free) })
 		if !errors.Is(err, ErrExists) || n > spentNames {
 			return err
 		}
 	}
+}
+
+// nth is the n-th name that an execution of one purpose goes by, from 1.
+func nth(name string, n int) string {
+	if n == 1 {
+		return name
+	}
+	return fit("batch-again-", name+"-"+strconv.Itoa(n))
+}
+
+// Successors are the names of the executions that replaced a batch's first, in
+// their order: there is one only where there is the one before it. Those that were
+// started by the hour, once that many had fallen, are not among them.
+func Successors(b Batch) []string {
+	var names []string
+	for n := 2; n <= spentNames; n++ {
+		names = append(names, nth(mainName(b), n))
+	}
+	return names
 }
 
 // maxExecution is the longest name of an execution.

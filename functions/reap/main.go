@@ -1,0 +1,73 @@
+// Command reap is the Lambda that looks each minute for what nobody looks after
+// any more, and sets it going again.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"holdfast/internal/aws/awsconf"
+	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/meter"
+	"holdfast/internal/aws/metrics"
+	"holdfast/internal/aws/queue"
+	"holdfast/internal/aws/workflow"
+	"holdfast/internal/batch"
+	"holdfast/internal/config"
+	"holdfast/internal/reap"
+)
+
+func main() {
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	h, err := wire(context.Background(), os.Getenv, log)
+	if err != nil {
+		log.Error("can't start", "error", err)
+		os.Exit(1)
+	}
+	lambda.Start(h.handle)
+}
+
+// wire reads the environment, every fault of which it reports, and makes no
+// call.
+func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
+	settings, err := config.Parse(getenv)
+	res, resErr := config.ParseResources(getenv, config.Reap)
+	if err := errors.Join(err, resErr); err != nil {
+		return handler{}, err
+	}
+	cfg, err := awsconf.Load(ctx)
+	if err != nil {
+		return handler{}, err
+	}
+	table := dynamo.Open(cfg, res.Table)
+	machine := workflow.New(cfg, res.StateMachineARN)
+	counts := metrics.New("reap", os.Stdout, nil)
+	reaper, err := reap.New(reap.Ports{
+		Batches:  table.Batches,
+		Parts:    table.Parts,
+		Reaps:    table.Reaps,
+		Deaths:   table.Deaths,
+		Seals:    table.Seals,
+		Events:   table.Events,
+		Queue:    queue.New(cfg, res.WorkQueueURL),
+		Workflow: machine,
+		Ender:    batch.NewEnder(table.Batches, table.Endings, machine),
+		Letters:  queue.NewLetters(cfg, res.DeadLettersURL),
+	}, &reap.Options{
+		Skew:        settings.Skew,
+		MaxAttempts: settings.MaxAttempts,
+		DeadGrace:   settings.DeadGrace,
+		Overdue:     settings.Overdue,
+		Waiting:     settings.Waiting(),
+		Observer:    counts.Observer(),
+		Log:         log,
+	})
+	if err != nil {
+		return handler{}, err
+	}
+	return handler{round: reaper.Round, look: reaper.Look, log: log, counts: counts, usage: meter.NewInvocations("reap", 0, getenv, log)}, nil
+}
