@@ -6,7 +6,7 @@ export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION = 1
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help doctor demo up down logs test check bench large deploy tools lock FORCE
+.PHONY: help doctor demo up down logs test check bench load large upgrade deploy tools lock FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { sub("%", "<function>", $$1); printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,8 @@ help: ## list the targets
 	@echo '  UPSTREAM_URL                         an OpenAI-compatible server instead of the simulated one (up, demo)'
 	@echo '  BATCH_LINES                          lines of the demo batch (2000)'
 	@echo '  BATCH_MODEL                          model the demo asks for, with UPSTREAM_URL'
+	@echo '  LOAD_BATCHES, LOAD_LINES, LOAD_PARTS, LOAD_PART_LINES   how much make load sends (10, 10000, 3000, 10)'
+	@echo '  ALARM_EMAIL                          an address that alarms are sent to (deploy)'
 	@echo '  V=1                                  show what every stage says'
 
 doctor: ## name what this machine lacks and how to get it
@@ -46,8 +48,14 @@ bench: ## measure, print each figure beside its bound, write .local/bench.json
 	@bash localstack/binaries.sh locked commands bench holdfast
 	@.local/bin/bench --json .local/bench.json --functions "$$(bash localstack/binaries.sh folder)"
 
+load: ## load runs on a stack of its own, each figure beside its bound, in under ten minutes; writes .local/load.json
+	@bash localstack/load.sh
+
 large: ## a 512 MB upload, killed in the middle and resumed, on a stack of its own
 	@bash localstack/large.sh
+
+upgrade: ## replace the stack of an earlier commit (FROM) while it runs a batch; needs the history, so make test leaves it out
+	@bash localstack/upgrade.sh
 
 deploy: ## deploy to your AWS account; needs HOLDFAST_UPSTREAM_URL
 	@bash localstack/account.sh

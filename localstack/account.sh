@@ -23,7 +23,8 @@ cdk=("$tools_dir/node_modules/.bin/cdk" --no-notices)
 printf 'upstream   %s\naccount    %s\nregion     %s\n' "$HOLDFAST_UPSTREAM_URL" "${CDK_DEFAULT_ACCOUNT:-that of your credentials${AWS_PROFILE:+ (profile $AWS_PROFILE)}}" \
   "${AWS_REGION:-${AWS_DEFAULT_REGION:-that of your profile}}"
 "${cdk[@]}" deploy Holdfast --app "$build_dir/infra" --output "$root/.local/cdk.out" --outputs-file "$outputs" \
-  --context functions="$build_dir/arm64" --context architecture=arm64 || die "
+  --context functions="$build_dir/arm64" --context architecture=arm64 \
+  ${ALARM_EMAIL:+--context "alarmEmail=$ALARM_EMAIL"} || die "
 The deploy failed. If the account was never used with CDK in this region:
   $tools_dir/node_modules/.bin/cdk bootstrap aws://ACCOUNT/REGION"
 

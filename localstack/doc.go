@@ -10,6 +10,9 @@
 //	model.sh        the simulated model server
 //	stack.sh        bootstrap, deploy, API key, the environment file
 //	up.sh, down.sh, demo.sh, test.sh, account.sh (a real account)
+//	load.sh         load runs, large.sh a large upload, each on a stack of its own
+//	chaos.sh        workers killed in mid-batch, by the program in chaos/, on a stack of its own
+//	upgrade.sh      a stack replaced in mid-batch, by the program in upgrade/
 //	source.sh       formatting, vet, staticcheck, tests
 //	function.sh     invoke a function, read its logs
 //	stage.sh, settings.sh, process.py   what those share

@@ -28,7 +28,8 @@ start() {
     AUTH=true USE_SSL=1 MINISTACK_SSL_CERT="$local_dir/tls/certificate.pem" MINISTACK_SSL_KEY="$local_dir/tls/key.pem"
     IOT_MTLS_ENABLED=0 SFTP_ENABLED=0         # servers of their own that nothing here uses
     # From here on for the functions, which inherit them.
-    AWS_ENDPOINT_URL="https://127.0.0.1:$port" AWS_ENDPOINT_URL_S3="https://127.0.0.1:$port"
+    # HOLDFAST_FRONT_PORT: where something stands in front of it (chaos.sh).
+    AWS_ENDPOINT_URL="https://127.0.0.1:${HOLDFAST_FRONT_PORT:-$port}" AWS_ENDPOINT_URL_S3="https://127.0.0.1:${HOLDFAST_FRONT_PORT:-$port}"
     AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test
     SSL_CERT_FILE="$local_dir/tls/bundle.pem" AWS_CA_BUNDLE="$local_dir/tls/bundle.pem"
   )

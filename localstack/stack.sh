@@ -8,7 +8,8 @@ mkdir -p "$stack_dir"
 cdk() {
   local_aws
   # Resource names of a stack whose environment file this shell may have loaded are not settings of the one deployed here.
-  unset HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN
+  unset HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN \
+    HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION
   CDK_DISABLE_CLI_TELEMETRY=true CDK_DISABLE_VERSION_CHECK=1 "$tools_dir/node_modules/.bin/cdk" --no-notices --no-version-reporting "$@"
 }
 
@@ -28,7 +29,7 @@ wanted() {
     find "$folder" -type f | LC_ALL=C sort | while IFS= read -r file; do digest "$file"; done
     digest "$build_dir/infra" cdk.json
     env | LC_ALL=C sort | grep -E '^HOLDFAST_' |
-      grep -vE '^HOLDFAST_(LOCAL|PORT|MODEL_PORT|NODE_MODULES|URL|API_KEY|TABLE|INPUTS_BUCKET|RESULTS_BUCKET|WORK_QUEUE_URL|STATE_MACHINE_ARN)=' || true
+      grep -vE '^HOLDFAST_(LOCAL|PORT|MODEL_PORT|FRONT_PORT|NODE_MODULES|URL|API_KEY|TABLE|INPUTS_BUCKET|RESULTS_BUCKET|WORK_QUEUE_URL|STATE_MACHINE_ARN|DEAD_LETTERS_URL|REAP_FUNCTION)=' || true
   } | openssl dgst -sha256 -r | cut -c1-64
 }
 
@@ -62,6 +63,8 @@ environment() {
   HOLDFAST_RESULTS_BUCKET=$(output ResultsBucketName)
   HOLDFAST_WORK_QUEUE_URL=$(output WorkQueueUrl)
   HOLDFAST_STATE_MACHINE_ARN=$(output StateMachineArn)
+  HOLDFAST_DEAD_LETTERS_URL=$(output DeadLetterQueueUrl)
+  HOLDFAST_REAP_FUNCTION=$(output ReapFunctionName)
   HOLDFAST_API_KEY=''
   if [ -s "$stack_dir/key.json" ]; then
     HOLDFAST_API_KEY=$(python -c 'import json, sys; key = json.load(open(sys.argv[1])); print(key["secret"])' "$stack_dir/key.json")
@@ -73,7 +76,7 @@ environment() {
       echo 'unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN AWS_SECURITY_TOKEN AWS_ROLE_ARN AWS_WEB_IDENTITY_TOKEN_FILE'
       for name in HOLDFAST_URL HOLDFAST_API_KEY MODEL_URL AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_REGION AWS_DEFAULT_REGION \
         AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY SSL_CERT_FILE NODE_EXTRA_CA_CERTS AWS_CA_BUNDLE HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET \
-        HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN; do
+        HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION; do
         printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
       done
     } >"$local_dir/env.new"
