@@ -84,6 +84,10 @@ func main() {
 		bench.Bubble(runCost)
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == simulationChild {
+		runSimulation(os.Args[2])
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "load" {
 		os.Exit(load(os.Args[2:]))
 	}
@@ -146,6 +150,7 @@ func measure(functions string) ([]figure, error) {
 		{"several workers on one batch", fleet},
 		{"the memory of working", workMemory},
 		{"what batches cost", costs},
+		{"10,000 lives of a batch", simulation},
 		{"the speed of planning", planning},
 		{"the memory of planning", planMemory},
 		{"finishing", finishing},
