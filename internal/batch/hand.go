@@ -30,7 +30,8 @@ type hand struct {
 	view       *view
 	leaseUntil time.Time // by our own clock, as last written
 	beatAt     time.Time
-	writing    bool // a write to the part is under way
+	heldAt     time.Time // when it was claimed
+	writing    bool      // a write to the part is under way
 
 	ahead      *ahead
 	stopRead   context.CancelFunc
@@ -160,7 +161,9 @@ func (h *hand) watch(now time.Time) {
 	switch {
 	case !h.view.running():
 		h.stop(unwanted)
-	case now.Sub(h.view.at) > h.s.r.o.Lease:
+	case now.Sub(h.view.at) > h.s.r.o.Lease && now.Sub(h.heldAt) > h.s.r.o.Lease:
+		// Not as soon as the view is that old: a process that was stopped for a while
+		// before it claimed has not looked in vain, and must not burn an attempt.
 		h.fail(errors.New("batch can't be looked at"))
 	case !now.Before(h.s.last):
 		h.stop(yielding)

@@ -120,7 +120,7 @@ func (h *hand) work(t taken) {
 	if missing := (t.part.Lines+7)/8 - len(h.done); missing > 0 {
 		h.done = append(h.done, make(Bitmap, missing)...)
 	}
-	h.leaseUntil, h.beatAt = t.part.LeaseUntil, t.now.Add(o.Heartbeat)
+	h.leaseUntil, h.beatAt, h.heldAt = t.part.LeaseUntil, t.now.Add(o.Heartbeat), t.now
 	h.log = h.log.With("attempt", t.part.Attempts)
 	h.tellClaim(t)
 	h.suspects()

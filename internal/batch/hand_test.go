@@ -227,6 +227,32 @@ func TestEndedBatchIsNotBegun(t *testing.T) {
 	})
 }
 
+// A worker that stood still before it claimed has an old view of the batch. It
+// looks again; it has not looked in vain, and no attempt is burnt for it.
+func TestOldViewIsLookedAtAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2, 1, after(9300*time.Millisecond))
+		r.opts.Lease, r.opts.LookEvery, r.opts.LineTimeout = 24*time.Second, 12*time.Second, 20*time.Second
+		first, _ := r.receive()
+		second, _ := r.receive()
+		if err := r.m.Queue.Hide(t.Context(), second, 8900*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		f := memory.NewFaults()
+		hang := func(ctx context.Context, _ memory.Point) error { return memory.Wait(ctx, time.Minute) }
+		f.Before("Queue.Hide", 3, hang) // the second is a heartbeat of the first part
+		for n := 2; n <= 5; n++ {
+			f.Before("Claims.Claim", n, hang)
+		}
+		r.runDelivery(t.Context(), f, first, life)
+		if p := r.part(1); p.State != batch.Done || p.LastError != "" || f.Count("Claims.Fail") != 0 {
+			t.Errorf("part %+v", p)
+		}
+		r.settle()
+		r.conserved()
+	})
+}
+
 // Promise 7: a line is sent on a view that is at most 5 s old, also when the
 // table doesn't answer.
 func TestStaleViewSendsNothing(t *testing.T) {
