@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"holdfast/internal/batch"
@@ -86,7 +85,6 @@ func PlanFar(size int64, late time.Duration, rate float64, turns int) (bytesPerS
 		return 0, 0, err
 	}
 	store := farObjects{Objects: m.Objects, late: late, rate: rate}
-	var took, ratios []float64
 	for turn := range turns {
 		began := time.Now()
 		if err := plan(m, store, object, fmt.Sprint("batch_far_", turn), in.Lines()); err != nil {
@@ -97,10 +95,10 @@ func PlanFar(size int64, late time.Duration, rate float64, turns int) (bytesPerS
 		if err := download(store, object); err != nil {
 			return 0, 0, err
 		}
-		took = append(took, ours.Seconds())
-		ratios = append(ratios, float64(time.Since(began))/float64(ours))
+		bytesPerSecond = max(bytesPerSecond, float64(in.Bytes())/ours.Seconds())
+		ratio = max(ratio, float64(time.Since(began))/float64(ours))
 	}
-	return float64(in.Bytes()) / slices.Min(took), slices.Max(ratios), nil
+	return bytesPerSecond, ratio, nil
 }
 
 // download reads the object once, by one request.
