@@ -6,7 +6,7 @@ export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION = 1
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help doctor demo up down logs test check bench load large upgrade deploy tools lock FORCE
+.PHONY: help doctor demo up down logs test check bench load chaos large upgrade deploy tools lock FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { sub("%", "<function>", $$1); printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,7 @@ help: ## list the targets
 	@echo '  BATCH_LINES                          lines of the demo batch (2000)'
 	@echo '  BATCH_MODEL                          model the demo asks for, with UPSTREAM_URL'
 	@echo '  LOAD_BATCHES, LOAD_LINES, LOAD_PARTS, LOAD_PART_LINES   how much make load sends (10, 10000, 3000, 10)'
+	@echo '  KILLS, CHAOS_LINES, CHAOS_SEED       workers that make chaos kills, lines of its batches, its choices (20, 5000, random)'
 	@echo '  ALARM_EMAIL                          an address that alarms are sent to (deploy)'
 	@echo '  V=1                                  show what every stage says'
 
@@ -50,6 +51,9 @@ bench: ## measure, print each figure beside its bound, write .local/bench.json
 
 load: ## load runs on a stack of its own, each figure beside its bound, in under ten minutes; writes .local/load.json
 	@bash localstack/load.sh
+
+chaos: ## kill and stop workers (KILLS=20) while batches run, on a stack of its own; exit 1 when a line was lost or doubled
+	@bash localstack/chaos.sh
 
 large: ## a 512 MB upload, killed in the middle and resumed, on a stack of its own
 	@bash localstack/large.sh

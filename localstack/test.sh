@@ -10,12 +10,23 @@ if [ "${1:-}" != locked ] && command -v python3 >/dev/null; then
   exec python3 localstack/process.py lock "$root/.local/test.lock" --busy 'another make test runs in this checkout' -- bash "$0" locked
 fi
 
+# Workers are killed on a stack of its own, before anything else works here: its leases are short, and it kills whoever works.
+chaos_dir=$root/.local/test-chaos
+chaos() {
+  # Workers are found by their environment, which macOS doesn't show.
+  [ -d /proc/self ] || { echo 'stage chaos          left out: no /proc here'; return; }
+  stage chaos env CHAOS_LOCAL="$chaos_dir" CHAOS_SMALL=1 CHAOS_LINES=1000 KILLS=5 HOLDFAST_SKEW=500ms HOLDFAST_OVERDUE=8s \
+    HOLDFAST_CHECKPOINT_LINES=8 HOLDFAST_CONCURRENCY=4 HOLDFAST_MAX_ATTEMPTS=6 bash localstack/chaos.sh
+  [ -n "${V:-}" ] || tail -n 1 "$log_dir/stage-chaos.log"
+}
+
 doctor
 # shellcheck disable=SC2317 # called by the trap
 ended() {
   local status=$?
   trap '' INT TERM HUP EXIT
   bash localstack/down.sh >"$log_dir/down.log" 2>&1 || { cat "$log_dir/down.log" >&2; status=1; }
+  HOLDFAST_LOCAL=$chaos_dir bash localstack/down.sh >/dev/null 2>&1 # unless chaos was interrupted there is nothing
   exit "$status"
 }
 trap ended EXIT
@@ -29,6 +40,7 @@ stage format bash localstack/source.sh format
 build
 stage vet bash localstack/source.sh vet
 stage staticcheck bash localstack/source.sh staticcheck
+chaos
 deploy
 stage_table
 
