@@ -132,9 +132,13 @@ var stories = []story{
 		w.Disturbed = true
 		w.OnStart = func(kind string, number int, p *sim.Process) {
 			if kind == "work" && number == 1 {
-				for n := range 8 {
-					p.Faults().Before("Objects.Open", n+1, memory.Fail(nil))
-				}
+				// As long as it takes to give up: how many tries that are is the reader's.
+				p.Faults().Before("Objects.Open", 0, func(context.Context, memory.Point) error {
+					if p.Faults().Count("Claims.Fail") == 0 {
+						return memory.ErrInjected
+					}
+					return nil
+				})
 			}
 		}
 	}, batch.Completed},

@@ -142,7 +142,11 @@ func proxyTo(t *testing.T, base string) *httputil.ReverseProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	// A connection for each request: one that the emulator has closed meanwhile would
+	// be a 502 that nobody but the front is to blame for.
+	once := http.DefaultTransport.(*http.Transport).Clone()
+	once.DisableKeepAlives = true
+	return &httputil.ReverseProxy{Transport: once, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 }
 
 // dump lists all that came by, for a scenario that broke.
