@@ -1,14 +1,13 @@
 package batch
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -41,12 +40,13 @@ func NewEnder(batches Batches, endings Endings, workflow Workflow) *Ender {
 //	             exist, sees the ending, and the execution finishes the batch.
 //	             In case it never started, it is started here.
 //	in_progress: an execution that only finishes, under a name derived from the
-//	             batch as decided. The other one, which waits for parts, is
+//	             ending. The other one, which waits for parts, is
 //	             stopped after that: nobody will report them all.
 //	finalizing:  whoever finalizes it. Once its lease has lapsed, an execution
 //	             that only finishes, in case nobody comes back.
 //
-// An execution that died is replaced by one under another name.
+// An execution that died is replaced by one under another name; once five did, one
+// an hour is started, here or by the reaper.
 //
 // Doing this again is harmless, and is how a call that failed half-way is
 // mended: the answer is then the batch together with [ErrNotHandedOn]. Other
@@ -69,7 +69,7 @@ func (c *Ender) end(ctx context.Context, tenant, id string, ending Status, now t
 	if b.Ending != ending || b.Status.Terminal() || b.Status == Finalizing && !b.FinalizerUntil.Before(now) {
 		return b, nil
 	}
-	if err := c.handOn(ctx, b); err != nil {
+	if err := c.handOn(ctx, b, now); err != nil {
 		return b, fmt.Errorf("end %s as %s: %w: %w", id, ending, ErrNotHandedOn, err)
 	}
 	return b, nil
@@ -94,24 +94,24 @@ func (c *Ender) decide(ctx context.Context, tenant, id string, ending Status, no
 	return b, err
 }
 
-func (c *Ender) handOn(ctx context.Context, b Batch) error {
+func (c *Ender) handOn(ctx context.Context, b Batch, now time.Time) error {
 	name := mainName(b)
 	if b.Status == Validating {
-		return begin(ctx, name, func(name string) error { return c.workflow.Start(ctx, name, b.Tenant, b.ID) })
+		return c.begin(ctx, b, name, now, func(name string) error { return c.workflow.Start(ctx, name, b.Tenant, b.ID) })
 	}
 	// First the one that finishes, so that there is no time without any. The other
 	// only waits, and when it comes to finish the batch itself, it finds it
 	// finished.
-	err := begin(ctx, FinishName(b), func(name string) error { return c.workflow.Finish(ctx, name, b.Tenant, b.ID) })
+	err := c.begin(ctx, b, FinishName(b), now, func(name string) error { return c.workflow.Finish(ctx, name, b.Tenant, b.ID) })
 	if err != nil || b.Status != InProgress {
 		return err
 	}
-	return c.stop(ctx, b)
+	return c.stop(ctx, b, now)
 }
 
 // stop ends the execution that waits for the batch's parts, be it the first of
 // them or one that replaced it.
-func (c *Ender) stop(ctx context.Context, b Batch) error {
+func (c *Ender) stop(ctx context.Context, b Batch, now time.Time) error {
 	for n := 1; n <= spentNames; n++ {
 		name := nth(mainName(b), n)
 		if n > 1 {
@@ -124,26 +124,35 @@ func (c *Ender) stop(ctx context.Context, b Batch) error {
 			return err
 		}
 	}
-	return nil
+	hour, seen, err := c.latest(ctx, b, mainName(b), now)
+	if err != nil || seen != Running {
+		return err
+	}
+	return tryAgain(ctx, func() error { return c.workflow.Stop(ctx, hourly(mainName(b), hour)) })
 }
 
-// spentNames is how many names in a row are tried before one that nobody has.
+// spentNames is how many names in a row are tried before those by the hour.
 const spentNames = 5
 
 // begin starts an execution under name or, where an execution that died (or
-// somebody else's) has it, under name-2, name-3 and so on: who cancels again and
-// again finds the one that lives, and starts no more.
-func begin(ctx context.Context, name string, start func(name string) error) error {
-	for n := 1; ; n++ {
-		free := nth(name, n)
-		if n > spentNames {
-			free = fit("batch-again-", name+"-"+strings.ToLower(rand.Text()[:10]))
-		}
-		err := tryAgain(ctx, func() error { return start(free) })
-		if !errors.Is(err, ErrExists) || n > spentNames {
+// somebody else's) has it, under name-2, name-3 and so on, and then the hour's: who
+// cancels again and again finds the one that lives, and starts no more. When the
+// hour's fell too, the reaper starts the next one's.
+func (c *Ender) begin(ctx context.Context, b Batch, name string, now time.Time, start func(name string) error) error {
+	for n := 1; n <= spentNames; n++ {
+		err := tryAgain(ctx, func() error { return start(nth(name, n)) })
+		if !errors.Is(err, ErrExists) {
 			return err
 		}
 	}
+	if _, seen, err := c.latest(ctx, b, name, now); err != nil || seen == Running {
+		return err
+	}
+	err := tryAgain(ctx, func() error { return start(hourly(name, hourOf(now))) })
+	if errors.Is(err, ErrExists) {
+		return nil
+	}
+	return err
 }
 
 // nth is the n-th name that an execution of one purpose goes by, from 1.
@@ -168,10 +177,11 @@ func Successors(b Batch) []string {
 // maxExecution is the longest name of an execution.
 const maxExecution = 80
 
-// FinishName names the execution that only finishes b, as it now is: two of one
-// version are the same, and who comes again after a write starts another.
+// FinishName names the execution that only finishes b, the first of them: by its
+// ending, which is decided once, and not by its version, which each try to finish
+// moves. So those that fall are counted. Nothing left to run is completed.
 func FinishName(b Batch) string {
-	return fit("batch-finish-", b.ID+"-finish-"+strconv.FormatInt(b.Ver, 10))
+	return fit("batch-finish-", b.ID+"-finish-"+string(cmp.Or(b.Ending, Completed)))
 }
 
 // fit is name, or where that is too long for an execution, prefix and its hash.

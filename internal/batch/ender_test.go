@@ -179,13 +179,17 @@ func TestCancelReplacesTheDead(t *testing.T) {
 			w.restart()
 			names := map[string]bool{}
 			for n := range 9 {
-				for range 2 {
-					// Beyond the names in a row each cancel starts one.
-					_, err := w.canceller().Cancel(t.Context(), wTenant, b.ID, wNow)
-					must(t, err)
+				now := wNow
+				if n > 4 { // beyond the names in a row one is started each hour
+					now = wNow.Add(time.Duration(n) * time.Hour)
+				}
+				for i := range 3 {
+					// The hour's lives, and is found in the next, too.
 					if n > 4 {
-						break
+						now = now.Add(time.Duration(i) * 10 * time.Minute)
 					}
+					_, err := w.canceller().Cancel(t.Context(), wTenant, b.ID, now)
+					must(t, err)
 				}
 				all := w.truth.Workflow.Executions()
 				if status == batch.Validating {
@@ -197,6 +201,10 @@ func TestCancelReplacesTheDead(t *testing.T) {
 				}
 				names[last.Name] = true
 				w.truth.Workflow.Kill(last.Name)
+				if n > 4 { // and no second one in its hour
+					_, err := w.canceller().Cancel(t.Context(), wTenant, b.ID, now)
+					must(t, err)
+				}
 			}
 		})
 	}
@@ -272,12 +280,15 @@ func TestCancelOfABadInput(t *testing.T) {
 
 func TestFinishName(t *testing.T) {
 	b := batch.Batch{ID: "batch_" + strings.Repeat("a", 26), Ver: 3}
-	if got := batch.FinishName(b); got != b.ID+"-finish-3" {
-		t.Errorf("%s", got)
+	for ending, want := range map[batch.Status]string{"": "completed", batch.Completed: "completed", batch.Expired: "expired", batch.Cancelled: "cancelled"} {
+		b.Ending, b.Ver = ending, b.Ver+1
+		if got := batch.FinishName(b); got != b.ID+"-finish-"+want {
+			t.Errorf("%s", got)
+		}
 	}
 	long := batch.Batch{ID: "batch_" + strings.Repeat("a", 74), Ver: 3}
 	other := long
-	other.Ver++
+	other.Ending = batch.Expired
 	if a, b := batch.FinishName(long), batch.FinishName(other); len(a) > 80 || a == b || a != batch.FinishName(long) {
 		t.Errorf("%s, %s", a, b)
 	}

@@ -43,7 +43,7 @@ type Reaps interface {
 	// ErrNotFound.
 	Postpone(ctx context.Context, seen Part, due, now time.Time) (Part, error)
 	// Defer moves the due time of a batch that is not over. Its version stays: the
-	// batch is what it was, and executions are named by it. ErrStatus once it is
+	// batch is what it was, for whoever read it and is about to write. ErrStatus once it is
 	// terminal; ErrNotFound.
 	Defer(ctx context.Context, tenant, id string, due, now time.Time) error
 }

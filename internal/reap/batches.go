@@ -39,6 +39,9 @@ func (o *round) batch(ctx context.Context, tenant, id string) error {
 	if b.Ending == "" && b.Deadline.After(now) && b.Deadline.Before(due) {
 		due = b.Deadline
 	}
+	if o.turn == batch.OutOfTurn && !b.Due.IsZero() && b.Due.Before(due) {
+		due = b.Due // the look that is due stays: what waits for it would wait for ever
+	}
 	if derr := o.r.Reaps.Defer(ctx, tenant, id, due, now); !errors.Is(derr, batch.ErrStatus) {
 		err = errors.Join(err, derr)
 	}
@@ -73,7 +76,7 @@ func (o *round) attend(ctx context.Context, b batch.Batch, now time.Time) (next 
 		// A finisher is alive, and prolongs that, or has closed the batch by then.
 		return max(b.FinalizerUntil.Add(o.r.o.Skew+time.Second).Sub(now), time.Second), nil
 	case b.Ending == "":
-		alive, err := o.r.Ender.Alive(ctx, b)
+		alive, err := o.r.Ender.Alive(ctx, b, now)
 		if err != nil {
 			return o.r.o.Soon, err
 		}
@@ -90,7 +93,7 @@ func (o *round) attend(ctx context.Context, b batch.Batch, now time.Time) (next 
 		}
 	}
 	// Its ending is decided, or nothing is left to run.
-	a, err := o.r.Ender.Finish(ctx, b, now)
+	a, err := o.r.Ender.Finish(ctx, b, o.turn, now)
 	if err != nil {
 		return o.r.o.Soon, err
 	}
@@ -102,7 +105,7 @@ func (o *round) attend(ctx context.Context, b batch.Batch, now time.Time) (next 
 
 // run sees to it that the batch is planned and waited for.
 func (o *round) run(ctx context.Context, b batch.Batch, now time.Time, why string) (next time.Duration, err error) {
-	a, err := o.r.Ender.Run(ctx, b, now)
+	a, err := o.r.Ender.Run(ctx, b, o.turn, now)
 	if err != nil {
 		return o.r.o.Soon, err
 	}
@@ -120,6 +123,8 @@ func (o *round) attended(ctx context.Context, b batch.Batch, a batch.Attendance,
 		o.tell(batch.Event{
 			Tenant: b.Tenant, Batch: b.ID, Part: batch.NoPart, At: now, Ver: b.Ver, Kind: batch.EventRestarted, Reason: why,
 		})
+		return o.r.o.Soon
+	case batch.Paused:
 		return o.r.o.Soon
 	case batch.GivenUp:
 		o.r.o.Log.LogAttrs(ctx, slog.LevelError, "executions of a batch fell one after the other; the next is started in an hour at most",

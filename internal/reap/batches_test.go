@@ -33,7 +33,7 @@ func TestBatchThatIsWell(t *testing.T) {
 				w.idle()
 				w.next(b, 10*time.Minute)
 				if now := w.see(b); now.Ver != b.Ver {
-					t.Errorf("a look moved its version to %d: executions are named by it", now.Ver)
+					t.Errorf("a look moved its version to %d", now.Ver)
 				}
 				w.change(b, func(b *batch.Batch) { dueNow(b); b.Deadline = time.Now().Add(7 * time.Minute) })
 				w.idle()
@@ -96,16 +96,26 @@ func TestExecutionsThatFall(t *testing.T) {
 				if hours < 5 || hours > 6 {
 					t.Errorf("%d more in five hours: %v", hours, w.executions(b))
 				}
-				after(time.Hour)
-				w.round()
-				all := w.executions(b)
-				for range 90 { // the last one lives
+				for len(w.executions(b)) == len(want)+hours {
 					after(time.Minute)
 					w.part(b, 0, nil)
 					w.round()
 				}
-				if got := w.executions(b); len(got) > len(all)+1 {
-					t.Errorf("more were started beside one that runs: %v", got[len(all):])
+				all := w.executions(b)
+				for range 6 * 60 { // the last one lives
+					after(time.Minute)
+					w.part(b, 0, nil)
+					w.round()
+				}
+				w.runs(b, all...)
+				if now := w.see(b); now.Status == batch.InProgress {
+					e := batch.NewEnder(w.truth.Table.Batches, w.truth.Table.Endings, w.truth.Workflow)
+					if _, err := e.Cancel(w.t.Context(), b.Tenant, b.ID, time.Now()); err != nil {
+						t.Error(err)
+					}
+					if last := all[len(all)-1]; !w.truth.Workflow.Stopped(last) {
+						t.Errorf("%s goes on after a cancel", last)
+					}
 				}
 			})
 		})
@@ -315,6 +325,35 @@ func TestLook(t *testing.T) {
 		}
 		if !slices.Equal(w.events(b), []batch.EventKind{batch.EventRestarted}) {
 			t.Errorf("events %v", w.events(b))
+		}
+	})
+}
+
+// Executions that fall at once are heard of at once, each time. The first is
+// replaced at once; the others in the minute's round, so that what fells them has
+// some minutes to be over.
+func TestExecutionsThatFallAtOnce(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.batch(1)
+		w.part(b, 0, nil)
+		began := time.Now()
+		for time.Since(began) < 10*time.Minute {
+			all := w.executions(b)
+			w.truth.Workflow.Kill(all[len(all)-1])
+			if _, err := w.reaper.Look(w.t.Context(), b.Tenant, b.ID, time.Now()); err != nil {
+				w.t.Fatal(err)
+			}
+			if n := len(w.executions(b)); n > 2+int(time.Since(began)/time.Minute) {
+				w.t.Fatalf("%d executions within %v", n, time.Since(began))
+			}
+			after(time.Second)
+			if int(time.Since(began)/time.Second)%60 == 0 {
+				w.part(b, 0, nil)
+				w.round()
+			}
+		}
+		if n := len(w.executions(b)); n != 6 { // and the hour's
+			w.t.Errorf("executions %v", w.executions(b))
 		}
 	})
 }

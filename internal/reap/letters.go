@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"holdfast/internal/batch"
 )
@@ -37,20 +38,7 @@ func (o *round) letters(ctx context.Context) error {
 // letter deals with one dead letter. It is deleted last: one too many does no
 // harm. One whose part was written to meanwhile comes back.
 func (o *round) letter(ctx context.Context, d batch.Delivery) error {
-	p, err := o.r.Parts.Get(ctx, d.Key())
-	switch {
-	case errors.Is(err, batch.ErrNotFound):
-		// Gone: nobody waits for it.
-	case err != nil:
-		return err
-	case p.Over(), p.State == batch.Dead:
-		// Over, or waiting for a redrive, which sends a message of its own.
-	case o.r.exhausted(p) && (p.State == batch.Pending || o.due(p)):
-		err = o.declare(ctx, p, o.clock())
-	default:
-		err = o.r.Queue.Send(ctx, d.Message, 0)
-	}
-	if err != nil && !errors.Is(err, batch.ErrNotFound) {
+	if err := o.answer(ctx, d); err != nil && !errors.Is(err, batch.ErrNotFound) {
 		return fmt.Errorf("dead letter of part %d: %w", d.Part, err)
 	}
 	if err := o.r.Letters.Delete(ctx, d); err != nil {
@@ -58,4 +46,39 @@ func (o *round) letter(ctx context.Context, d batch.Delivery) error {
 	}
 	o.count(func(r *Report) { r.Letters++ })
 	return nil
+}
+
+// longestDelay is how late a message may be sent at most.
+const longestDelay = 15 * time.Minute
+
+// answer does what the worker would have done that the letter never reached. What
+// it has of its own is its task token: a workflow that replaced another waits under
+// it, and the part may not know it. batch.ErrNotFound: nobody waits for it.
+func (o *round) answer(ctx context.Context, d batch.Delivery) error {
+	p, err := o.r.Parts.Get(ctx, d.Key())
+	if err != nil {
+		return err
+	}
+	if p.Over() {
+		return o.r.Workflow.Report(ctx, d.TaskToken)
+	}
+	v, err := o.view(ctx, d.Key())
+	switch {
+	case err != nil:
+		return err
+	case !v.running():
+		return nil // whoever ends the batch seals the part, and stops who waits for it
+	case p.State == batch.Dead:
+		if d.TaskToken == "" || d.TaskToken == p.TaskToken {
+			return nil // a redrive sends a message of its own, and a seal reports
+		}
+		return o.r.Queue.Send(ctx, d.Message, longestDelay) // until it is one or the other
+	case o.r.exhausted(p) && (p.State == batch.Pending || o.due(p)):
+		err := o.declare(ctx, p, o.clock())
+		if err == nil && d.TaskToken != "" && d.TaskToken != p.TaskToken {
+			err = o.r.Queue.Send(ctx, d.Message, longestDelay)
+		}
+		return err
+	}
+	return o.r.Queue.Send(ctx, d.Message, 0)
 }

@@ -30,7 +30,7 @@ type Options struct {
 	DeadGrace   time.Duration // how long a dead part waits for a redrive; 1 h
 
 	// Overdue is how long a part's message may stay unseen before it is sent again;
-	// doubled at each time, up to eight-fold; 2 h. Resend is the same for a part
+	// doubled at each time, up to four-fold; 2 h. Resend is the same for a part
 	// that ever lapsed, whose message was sent by a reaper that may have died; 5 min,
 	// at most Overdue.
 	Overdue time.Duration

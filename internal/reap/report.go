@@ -15,7 +15,7 @@ type Report struct {
 	Left     int  `json:"left"`     // rows that are due but not the reaper's
 	Failed   int  `json:"failed"`   // items left to the next round because of an error
 	Overdue  int  `json:"overdue"`  // batches still open an hour after their window
-	More     bool `json:"more"`     // time was up before everything was looked at
+	More     bool `json:"more"`     // not everything was looked at: time was up, or too much was due
 }
 
 // Done is how many things the round did something about.

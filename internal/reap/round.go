@@ -27,7 +27,7 @@ func (r *Reaper) Round(ctx context.Context, scope Scope, now time.Time) (Report,
 	soft, cancel := r.soft(ctx)
 	defer cancel()
 	o := &round{
-		r: r, soft: soft, scope: scope, slots: make(chan struct{}, r.o.Parallel), views: map[viewKey]*view{},
+		r: r, soft: soft, scope: scope, slots: make(chan struct{}, r.o.Parallel), views: map[viewKey]*view{}, shares: newShares(),
 		clock: func() time.Time { return now.Add(time.Since(began)) },
 	}
 	var wg sync.WaitGroup
@@ -40,6 +40,7 @@ func (r *Reaper) Round(ctx context.Context, scope Scope, now time.Time) (Report,
 		wg.Go(func() { errs[len(errs)-1] = o.letters(ctx) })
 	}
 	wg.Wait()
+	o.rest(ctx)
 	err := errors.Join(errs...)
 	r.observe(o.report, scope)
 	r.o.Log.LogAttrs(ctx, slog.LevelInfo, "round over", slog.Any("report", o.report), slog.Duration("took", time.Since(began)))
@@ -49,7 +50,7 @@ func (r *Reaper) Round(ctx context.Context, scope Scope, now time.Time) (Report,
 // Look looks at one batch now, whatever the index says: something was heard of
 // its execution. batch.ErrNotFound.
 func (r *Reaper) Look(ctx context.Context, tenant, id string, now time.Time) (Report, error) {
-	o := &round{r: r, soft: ctx, clock: func() time.Time { return now }}
+	o := &round{r: r, soft: ctx, turn: batch.OutOfTurn, clock: func() time.Time { return now }}
 	ctx = batch.WithSubject(ctx, tenant, id)
 	err := o.batch(ctx, tenant, id)
 	o.flush(ctx)
@@ -70,9 +71,12 @@ func (r *Reaper) soft(ctx context.Context) (context.Context, context.CancelFunc)
 type round struct {
 	r     *Reaper
 	soft  context.Context
+	turn  batch.Turn
 	scope Scope
 	slots chan struct{} // writes
-	clock func() time.Time
+	// shares is of a round over the index.
+	shares *shares
+	clock  func() time.Time
 
 	mu     sync.Mutex
 	report Report
@@ -107,7 +111,8 @@ func (o *round) timeUp() bool {
 	return true
 }
 
-// page deals with a page's rows: batches one by one, parts many at once.
+// page deals with a page's rows: batches one by one, parts many at once, as far as
+// their shares go.
 func (o *round) page(ctx context.Context, rows []batch.Due) {
 	var (
 		wg    sync.WaitGroup
@@ -126,6 +131,10 @@ func (o *round) page(ctx context.Context, rows []batch.Due) {
 		default:
 			o.count(func(r *Report) { r.Left++ })
 		}
+	}
+	parts, full := o.shares.take(parts)
+	if full {
+		o.count(func(r *Report) { r.More = true })
 	}
 	for some := range slices.Chunk(parts, batch.MaxParts) {
 		o.lot(ctx, some)

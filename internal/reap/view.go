@@ -81,7 +81,7 @@ func (o *round) sent(ctx context.Context, v *view, p batch.Part) bool {
 // reached is the number of the first part that the workflow has not come to. Where
 // nobody sends messages but us, it is behind them all.
 func (o *round) reached(ctx context.Context, b batch.Batch) int {
-	if alive, err := o.r.Ender.Alive(ctx, b); err == nil && !alive {
+	if alive, err := o.r.Ender.Alive(ctx, b, o.clock()); err == nil && !alive {
 		return b.Parts
 	}
 	over := 0

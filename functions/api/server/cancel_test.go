@@ -145,7 +145,7 @@ func TestCancelWithTheWorkflowDown(t *testing.T) {
 	if h.do(cancelCall(stored.ID)).ok(&got); got.Status != "cancelling" {
 		t.Errorf("%+v", got)
 	}
-	if all := h.mem.Workflow.Executions(); len(all) != 2 || !all[1].Finish || all[1].Name != stored.ID+"-finish-"+"2" {
+	if all := h.mem.Workflow.Executions(); len(all) != 2 || !all[1].Finish || all[1].Name != stored.ID+"-finish-cancelled" {
 		t.Errorf("executions %+v", all)
 	}
 }
