@@ -52,7 +52,7 @@ func suppressions(stack awscdk.Stack, s storage, machine awsstepfunctions.StateM
 		{"WorkflowMap/Resource", "AwsSolutions-IAM5", runs + ":*", "As for the api: executions of this one state machine, which its Distributed Map looks after."},
 		{"WorkflowMap/Resource", "AwsSolutions-IAM5", runs + "/" + mapLabel + ":*", "One execution for each part of a wide batch; Step Functions names them, below this label."},
 		{"WorkRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", "*",
-			"SendTaskSuccess, -Failure and -Heartbeat only. The unguessable task token is the capability, and the child of a " +
+			"SendTaskSuccess only. The unguessable task token is the capability, and the child of a " +
 				"Distributed Map has another ARN than its state machine."},
 		{"ReapRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", "*", taskToken},
 		{"ApiRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", "*", taskToken},

@@ -90,7 +90,7 @@ func workPermissions(stack awscdk.Stack, s storage, q queues, opts options) []aw
 		// GetQueueAttributes is the event source's.
 		allow("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:SendMessage", "sqs:GetQueueAttributes").
 			on(q.work.QueueArn()),
-		allow("states:SendTaskSuccess", "states:SendTaskFailure", "states:SendTaskHeartbeat").on(jsii.String("*")),
+		allow("states:SendTaskSuccess").on(jsii.String("*")),
 	}
 	if opts.upstream.Secret != "" {
 		// Secrets Manager adds six characters to a secret's name in its ARN.

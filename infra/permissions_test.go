@@ -96,7 +96,7 @@ var rolePolicies = map[string][]string{
 		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/parts/*",
 		"Allow s3:ListBucket on ${Inputs.Arn}",
 		"Allow sqs:ReceiveMessage,sqs:DeleteMessage,sqs:ChangeMessageVisibility,sqs:SendMessage,sqs:GetQueueAttributes on ${WorkQueue.Arn}",
-		"Allow states:SendTaskSuccess,states:SendTaskFailure,states:SendTaskHeartbeat on *",
+		"Allow states:SendTaskSuccess on *",
 		"Allow secretsmanager:GetSecretValue on arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:holdfast/upstream-??????",
 	},
 	"Finish": {

@@ -34,6 +34,9 @@ type breaker struct {
 	askAt   time.Time     // not before
 	asking  bool          // one was sent, and not heard of
 	reason  string        // what came last
+
+	told   viewKey   // the batch that was last told that it opened,
+	toldAt time.Time // and the time of that event
 }
 
 // circuit is how far a breaker is open.
@@ -126,6 +129,22 @@ func (b *breaker) asked(now time.Time) {
 	if b.way == shut {
 		b.asking, b.askAt = true, now.Add(b.pause)
 	}
+}
+
+// tellEvery is the time in which a batch is told once, by whoever is first, that the
+// circuit of one of its models opened: where a model answers now and then it opens
+// some hundred times an hour in each process, and events are kept as long as their batch.
+const tellEvery = 10 * time.Minute
+
+// tells is when the event that it opened is dated, so that all processes tell the
+// same one, and whether this one has yet to tell it.
+func (b *breaker) tells(of viewKey, now time.Time) (at time.Time, anew bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at = now.Truncate(tellEvery)
+	anew = b.told != of || !b.toldAt.Equal(at)
+	b.told, b.toldAt = of, at
+	return at, anew
 }
 
 // why says what the model answers.

@@ -44,7 +44,9 @@ type Event struct {
 	// gives the same. So At comes from the item, where more than one may tell (a
 	// lease that expired: LeaseUntil; a death: DeadAt), and Ver is the part's (or
 	// batch's) after the write. What only its holder tells, and doesn't know the
-	// version of (handed_over, failed, blamed, circuit_open), has that of its claim.
+	// version of (handed_over, failed, blamed), has that of its claim. circuit_open is
+	// told once for a batch and a model in ten minutes: At is when these began, and Ver
+	// stands for the model.
 	At   time.Time // in whole milliseconds, after 1970
 	Part int       // or NoPart
 	Ver  int64

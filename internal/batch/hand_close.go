@@ -135,9 +135,16 @@ func (h *hand) delay(now time.Time) time.Duration {
 	return min(max(h.backAt.Sub(now), 0), maxDelay)
 }
 
+// spareAttempts is how many claims beyond MaxAttempts a suspect is worth: one that
+// is dealt with takes two, one to die with it and one to give it its error.
+const spareAttempts = 2
+
 // giveBack gives the part back after a failure of the worker's own (C10f):
-// attempts stay, so that a part that always fails ends up dead.
+// attempts stay, so that a part that always fails ends up dead. A suspect keeps it
+// from that (C12), for the sake of the line, but not for ever: after so many claims
+// that made nothing of it, who fails and is alive to say so forgets it (ADR 17).
 func (h *hand) giveBack() {
+	forget := !h.part.Suspect.None() && !h.checkpointed && h.part.Attempts >= h.s.r.o.MaxAttempts+spareAttempts
 	wait := returnWait(h.d.Receives)
 	text := "batch is not in progress"
 	if h.failure != nil {
@@ -145,9 +152,17 @@ func (h *hand) giveBack() {
 	}
 	h.log.Error("part failed", "error", text)
 	h.s.start(func() func() {
-		err := h.write(func(ctx context.Context, now time.Time) error {
-			return h.s.r.Claims.Fail(ctx, h.claim, text, now.Add(wait+h.s.r.o.Overdue), now)
-		})
+		var err error
+		if forget {
+			err = h.write(func(ctx context.Context, now time.Time) error {
+				return h.s.r.Claims.Suspect(ctx, h.claim, Suspect{}, h.processed, h.leaseUntil, now)
+			})
+		}
+		if err == nil {
+			err = h.write(func(ctx context.Context, now time.Time) error {
+				return h.s.r.Claims.Fail(ctx, h.claim, text, now.Add(wait+h.s.r.o.Overdue), now)
+			})
+		}
 		return func() {
 			if err != nil {
 				h.lose(err)

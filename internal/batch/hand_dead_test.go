@@ -159,3 +159,36 @@ func TestDeathOverruled(t *testing.T) {
 		})
 	}
 }
+
+// A suspect keeps its part from death so that the line is dealt with. Where workers
+// fail for another reason before they can, each time, the part dies all the same;
+// and not while it has not had more claims than a suspect may need.
+func TestFailuresOutlastASuspect(t *testing.T) {
+	for _, attempts := range []int{1, 3} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, 20, 20, after(time.Second))
+			m := r.observe()
+			p := r.part(0)
+			p.Attempts, p.Suspect = attempts, batch.Suspect{Line: 3, Strikes: 1, By: "gone"}
+			r.m.Table.SeedPart(p)
+			for range 20 {
+				f := memory.NewFaults()
+				f.Before("Objects.Open", 0, memory.Fail(nil))
+				if d, ok := r.receive(); ok {
+					before := r.part(0)
+					r.runDelivery(t.Context(), f, d, life)
+					if now := r.part(0); now.Suspect != before.Suspect && now.Attempts != 5 {
+						t.Errorf("the suspect is forgotten after %d attempts", now.Attempts)
+					}
+				}
+				r.pass(15 * time.Minute)
+			}
+			if p := r.part(0); p.State != batch.Dead || p.Attempts != 5 || !p.Suspect.None() || p.LastError == "" || m.of(batch.MetricDeadParts) != 1 {
+				t.Errorf("part %s after %d attempts, suspect %+v, error %q", p.State, p.Attempts, p.Suspect, p.LastError)
+			}
+			if n := len(r.model.Calls()); n != 0 {
+				t.Errorf("%d lines were sent", n)
+			}
+		})
+	}
+}

@@ -18,19 +18,22 @@ import (
 // flight; the suspect is written (C7s), then the line is sent; its result is
 // checkpointed, which takes the suspect away, and then comes the next. That is three
 // calls a line beside the model's own, for as many lines as the dead worker can have
-// had under way.
+// had under way. A try without a result takes its strike back (C7s, too), and the next
+// one writes it again: a wait can be minutes, and who dies in one dies of something
+// else.
 type lone struct {
 	left    int     // lines still to go alone; 0: the hand works as any other
 	found   Suspect // by the claim, until it is dealt with
 	accused *line   // its line, once it was read
 	blamed  *line   // whose error waits for its checkpoint
 
-	next    *line // to be sent alone next; it counts as begun
-	strikes int   // of next, with this one
-	struck  bool  // … and that is in the table
-	pause   *backoff.ExponentialBackOff
-	nextAt  time.Time // when the write may be repeated
-	since   time.Time // of its first failure
+	next   *line   // to be sent alone next; it counts as begun
+	before Suspect // what the table says of it without this claim's strike
+	struck bool    // … and that strike is in the table
+	lift   bool    // it is, and is to be taken back: its line waits for another try
+	pause  *backoff.ExponentialBackOff
+	nextAt time.Time // when the write may be repeated
+	since  time.Time // of its first failure
 }
 
 // blameAt is how many deaths a line must have been alone in flight at.
@@ -79,10 +82,16 @@ func (s *shift) quiet() bool { return len(s.hands) == 1 && s.inFlight == 0 }
 // isolate takes the next line that is to go alone as far as its suspect.
 func (h *hand) isolate(now time.Time) {
 	l := &h.lone
-	if l.left == 0 || h.phase != working || h.stopped != goingOn || !h.s.quiet() {
+	if l.left == 0 || h.phase != working || h.stopped != goingOn || h.writing {
 		return
 	}
-	if l.next == nil && !h.single(now) || l.struck || h.writing {
+	if l.lift {
+		h.lift(now)
+		return
+	}
+	// Only what is sent as soon as it is written is written: with a stale view
+	// nothing is.
+	if l.struck || !h.s.quiet() || !h.s.fresh(h.view, now) || l.next == nil && !h.rejoin(now) && !h.single(now) {
 		return
 	}
 	if now.Before(l.nextAt) {
@@ -92,15 +101,22 @@ func (h *hand) isolate(now time.Time) {
 	h.strike(now)
 }
 
+// rejoin takes the line whose wait for another try is over, if that is so.
+func (h *hand) rejoin(now time.Time) bool {
+	l := &h.lone
+	l.next, l.struck, l.since = h.nextWaiting(now), false, time.Time{}
+	return l.next != nil
+}
+
 // single picks the next line: first the one that was found. Blamed, it gets its
 // error and isn't sent.
 func (h *hand) single(now time.Time) bool {
 	l, s := &h.lone, h.s
-	ln, strikes := l.accused, l.found.Strikes+1
-	if l.found.None() {
+	ln, before := l.accused, l.found
+	if before.None() {
 		ln = h.queue.first(func(model string) bool { return s.lanes.begins(model, now) })
 	}
-	blame := strikes > blameAt
+	blame := before.Strikes >= blameAt
 	if h.begun > 0 || ln == nil || !blame && !s.lanes.begins(ln.model, now) {
 		return false
 	}
@@ -120,7 +136,7 @@ func (h *hand) single(now time.Time) bool {
 		h.settle(ln, h.record(h.callOf(h.view.batch, ln), ln, Reply{}, errCrashed), now)
 		return false
 	}
-	l.next, l.strikes, l.struck, l.since = ln, strikes, false, time.Time{}
+	l.next, l.before, l.struck, l.since = ln, before, false, time.Time{}
 	return true
 }
 
@@ -128,8 +144,37 @@ func (h *hand) single(now time.Time) bool {
 // again: a late one does no harm, it is refused once the line is checkpointed.
 func (h *hand) strike(now time.Time) {
 	l := &h.lone
+	ln := l.next
+	h.suspect(Suspect{Line: ln.index, Strikes: l.before.Strikes + 1, By: h.claim.Token}, now, func(err error) {
+		if err != nil {
+			h.strikeAgain(fmt.Errorf("write suspect: %w", err), time.Now())
+			return
+		}
+		l.struck = l.next == ln
+		l.pause.Reset()
+	})
+}
+
+// lift takes the strike of a line back that waits for another try. After an error of
+// unknown fate the part is handed over, which takes it back as well: repeated, the
+// first write could be late, and take back the strike of the next try.
+func (h *hand) lift(now time.Time) {
+	h.suspect(h.lone.before, now, func(err error) {
+		h.lone.lift = false
+		if err != nil && h.stopped == goingOn {
+			h.log.Warn("strike not taken back", "error", err)
+			h.because = "a line waits, and its strike could not be taken back"
+			h.backAt = time.Now().Add(aside)
+			h.stop(yielding)
+		}
+	})
+}
+
+// suspect makes s the part's suspect and prolongs the lease with that; then goes on,
+// unless the part was lost, or the error is that it is.
+func (h *hand) suspect(s Suspect, now time.Time, then func(error)) {
 	h.writing = true
-	ln, s, until := l.next, Suspect{Line: l.next.index, Strikes: l.strikes}, now.Add(h.s.r.o.Lease)
+	until := now.Add(h.s.r.o.Lease)
 	h.s.start(func() func() {
 		err := h.s.call(h.ctx, func(ctx context.Context) error {
 			return h.s.r.Claims.Suspect(ctx, h.claim, s, h.processed, until, now)
@@ -138,15 +183,14 @@ func (h *hand) strike(now time.Time) {
 			h.writing = false
 			switch {
 			case h.phase != working:
-			case err == nil:
-				h.leaseUntil = until
-				l.struck = l.next == ln
-				l.pause.Reset()
+				return
 			case lost(err):
 				h.lose(err)
-			default:
-				h.strikeAgain(fmt.Errorf("write suspect: %w", err), time.Now())
+				return
+			case err == nil:
+				h.leaseUntil = until
 			}
+			then(err)
 		}
 	})
 }
@@ -167,17 +211,11 @@ func (h *hand) strikeAgain(err error, now time.Time) {
 }
 
 // nextAlone is nextLine for a hand whose lines go alone: the line whose suspect is
-// written, or that waits for another try.
+// written.
 func (h *hand) nextAlone(now time.Time) *line {
 	l := &h.lone
-	if !h.s.quiet() {
-		return nil
-	}
-	if ln := h.nextWaiting(now); ln != nil {
-		return ln
-	}
 	ln := l.next
-	if ln == nil || !l.struck || !h.s.lanes.open(ln.model, now) {
+	if ln == nil || !l.struck || !h.s.quiet() || !h.s.lanes.open(ln.model, now) {
 		return nil
 	}
 	l.next, l.struck = nil, false

@@ -1,9 +1,6 @@
 package batch
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // nextLine takes the next line that may be sent now, or returns nil. Its
 // conditions, and what each is against:
@@ -99,7 +96,7 @@ func (h *hand) landed(ln *line, a answer) {
 	if a.opened != "" {
 		h.s.r.o.Observer.Add(MetricCircuitOpen, 1)
 		h.log.Warn("circuit open", "model", ln.model, "reason", a.opened)
-		h.tell(Event{At: now, Ver: h.part.Ver, Kind: EventCircuitOpen, Owner: h.claim.Token, Reason: reason(fmt.Errorf("model %q: %s", ln.model, a.opened))})
+		h.tellOpened(ln, a.opened, now)
 	}
 	switch {
 	case h.phase != working:
@@ -125,6 +122,7 @@ func (h *hand) landed(ln *line, a answer) {
 		ln.due, ln.waits = now.Add(a.wait), true
 		h.s.lanes.waits(ln)
 		h.waiting = append(h.waiting, ln)
+		h.lone.lift = h.lone.left > 0
 	}
 }
 

@@ -124,11 +124,13 @@ type Claims interface {
 	// Heartbeat prolongs the lease (C7); due stays. begun is how many lines are sent
 	// and not committed. ErrLost.
 	Heartbeat(ctx context.Context, c Claim, begun int, until, now time.Time) error
-	// Suspect writes, before a line is sent alone, that it will be (C7s: C7 and
-	// processed_lines=processed): line and strikes, this being the strikes-th
-	// claim to do so in a row. The claim's token goes with it, whatever s.By is;
-	// the lease is prolonged, due stays; one line counts as begun. A late first write of a repeated one is
-	// refused once the line is checkpointed. ErrLost.
+	// Suspect makes s the part's suspect, or leaves it none if s is none (C7s: C7 and
+	// processed_lines=processed). Before a line is sent alone: that it will be, this
+	// being the s.Strikes-th claim to do so in a row, with s.By its own token, by which
+	// HandOver and Fail know the strike. When that line is in flight no more, and has
+	// no result: what was there before. The lease is prolonged, due stays; one line
+	// counts as begun. A late first write of a repeated one is refused once the line is
+	// checkpointed. ErrLost.
 	Suspect(ctx context.Context, c Claim, s Suspect, processed int, until, now time.Time) error
 	// Checkpoint makes a chunk count (C8: C7 and processed_lines=k.From):
 	// processed_lines, done_lines, the chunk appended, attempts=0, no suspect any

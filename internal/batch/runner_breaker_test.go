@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,6 +172,49 @@ func TestModelThatIsDownForHours(t *testing.T) {
 		r.poll(runner, time.Hour)
 		if left := r.m.Queue.Messages(); len(left) != 0 {
 			t.Errorf("messages of an expired batch: %+v", left)
+		}
+	})
+}
+
+// A model that answers now and then opens its circuit a hundred times an hour, in
+// each worker. The metric counts that; the batch is told every ten minutes, of each
+// model, whoever finds out.
+func TestFlappingCircuitIsToldSeldom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		last := time.Now()
+		r := newRig(t, 4000, 500, func(ctx context.Context, _ batch.Call) (batch.Reply, error) {
+			mu.Lock()
+			answers := time.Since(last) > 6*time.Second
+			if answers {
+				last = time.Now()
+			}
+			mu.Unlock()
+			if answers {
+				return after(200*time.Millisecond)(ctx, batch.Call{})
+			}
+			return reply(503, `{}`), memory.Wait(ctx, 200*time.Millisecond)
+		})
+		r.opts = adaptive()
+		m := r.observe()
+		done := make(chan struct{})
+		for range 2 {
+			go func() {
+				r.poll(r.runner(nil), time.Hour)
+				done <- struct{}{}
+			}()
+		}
+		<-done
+		<-done
+		events, opened := r.events(batch.EventCircuitOpen), m.of(batch.MetricCircuitOpen)
+		if len(events) < 6 || len(events) > 9 || // an hour, and what the last run takes
+			opened < 100 {
+			t.Errorf("%d events of %v", len(events), opened)
+		}
+		for i, e := range events {
+			if e.Part != batch.NoPart || e.At.Minute()%10 != 0 || i > 0 && e.ID() == events[i-1].ID() || !strings.Contains(e.Reason, `model "m"`) {
+				t.Errorf("event %+v", e)
+			}
 		}
 	})
 }

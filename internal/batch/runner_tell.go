@@ -2,6 +2,8 @@ package batch
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"time"
 )
 
@@ -25,6 +27,25 @@ func (h *hand) tell(e Event) {
 	e.Tenant, e.Batch, e.Part = h.claim.Tenant, h.claim.Batch, h.claim.N
 	h.s.tell(e)
 }
+
+// tellOpened tells the batch that the circuit of a line's model opened. The event is
+// the same whichever worker and part found out, in the ten minutes that it stands for.
+func (h *hand) tellOpened(ln *line, why string, now time.Time) {
+	at, anew := ln.pace.breaker.tells(viewKey{h.claim.Tenant, h.claim.Batch}, now)
+	if !anew {
+		return
+	}
+	sum := fnv.New64a()
+	sum.Write([]byte(ln.model))
+	h.s.tell(Event{
+		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Part: NoPart, At: at, Ver: int64(sum.Sum64() % maxEventModel), Kind: EventCircuitOpen,
+		Reason: reason(fmt.Errorf("model %q: %s", ln.model, why)),
+	})
+}
+
+// maxEventModel bounds the number that stands for a model in an event's id: what has
+// twelve digits sorts there as it should.
+const maxEventModel = 1_000_000_000_000
 
 func (s *shift) tell(e Event) {
 	if len(s.untold.events) >= maxUntold {

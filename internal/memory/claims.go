@@ -80,7 +80,9 @@ func (s *Claims) Suspect(ctx context.Context, c batch.Claim, sus batch.Suspect, 
 		if !held || !s.rules.must("C7s.processed", p.Processed == processed) {
 			return p, false, lease.ErrLost
 		}
-		p.Suspect = batch.Suspect{Line: sus.Line, Strikes: sus.Strikes, By: c.Token}
+		if p.Suspect = sus; sus.None() {
+			p.Suspect = batch.Suspect{}
+		}
 		p.LeaseUntil, p.Begun = until, 1
 		return p, true, nil
 	})

@@ -24,6 +24,14 @@
 // line blamed that wasn't alone in two deaths; and once faults have stopped, an end
 // within [Scenario.Patience].
 //
+// Who dies while a line that went alone waits for another try, with nothing in
+// flight, must leave no strike. That is judged at each death where nothing but
+// deaths befalls workers ([Scenario.Strict]): where calls fail, hang or land late, the
+// write that takes a strike back may do so, too, and a strike may land late; there a
+// death counts if the claim's strike stands. So does a lease that lapsed without a
+// death (a worker that stood still, a clock that is wrong): what was in flight then
+// nobody can know, the code neither.
+//
 // That it can fail is shown by simulation_test.go: a store with one condition
 // dropped (memory.Options.Drop) is found out. Only tests and benchmarks import
 // this package.

@@ -21,7 +21,9 @@ type history struct {
 	sends       map[lease.Token]map[int64]bool // lines that were sent under a claim
 	commits     map[lease.Token]map[int64]bool // and checkpointed
 	found       map[lease.Token]int            // attempts that a claim found
-	suspected   map[int64]map[lease.Token]bool // claims that wrote that a line is to be sent alone
+	suspects    map[lease.Token]batch.Suspect  // that a claim found
+	waits       map[lease.Token]time.Time      // since when the line whose strike a claim wrote is in flight no more, and has no answer
+	alone       map[int64]map[lease.Token]bool // claims that were lost with a line alone in flight
 	diedHolding map[lease.Token]bool           // claims whose process was killed while they held
 	declared    int                            // parts declared dead
 }
@@ -29,7 +31,8 @@ type history struct {
 func newHistory() history {
 	return history{
 		flying: map[*process]int{}, asked: map[int64]int64{}, answered: map[int64]int{}, sends: map[lease.Token]map[int64]bool{}, commits: map[lease.Token]map[int64]bool{},
-		found: map[lease.Token]int{}, suspected: map[int64]map[lease.Token]bool{}, diedHolding: map[lease.Token]bool{},
+		found: map[lease.Token]int{}, suspects: map[lease.Token]batch.Suspect{}, waits: map[lease.Token]time.Time{},
+		alone: map[int64]map[lease.Token]bool{}, diedHolding: map[lease.Token]bool{},
 	}
 }
 
@@ -90,7 +93,7 @@ func (w *World) judge(p *process, a act, before, after batch.Part, err error) {
 	}
 	w.judgeOwner(p, a, before, after, wrong)
 	w.judgeProgress(a, before, after, wrong)
-	w.judgeAttempts(a, before, after, wrong)
+	w.judgeAttempts(p, a, before, after, wrong)
 	w.judgeState(p, a, before, after, wrong)
 }
 
@@ -125,7 +128,11 @@ func (w *World) judgeOwner(p *process, a act, before, after batch.Part, wrong fu
 	takes := a.op == "Claims.Claim" || a.op == "Claims.Steal"
 	if takes {
 		p.took(a.token, a.key)
-		w.seen.found[a.token] = before.Attempts
+		// A claim that lands once more, when it was given back, is nobody's: all that is
+		// ever written for it is what was meant when it landed first.
+		if _, again := w.seen.found[a.token]; !again {
+			w.seen.found[a.token], w.seen.suspects[a.token] = before.Attempts, before.Suspect
+		}
 		if after.Owner != a.token || after.State != batch.Leased {
 			wrong("took a part and doesn't hold it")
 		}
@@ -137,6 +144,9 @@ func (w *World) judgeOwner(p *process, a act, before, after batch.Part, wrong fu
 	if before.State == batch.Leased && a.token != before.Owner && a.op != "Seals.Seal" {
 		if !before.LeaseUntil.Before(lease.Cut(p.in(time.Now()), margin)) {
 			wrong("took the part of a holder that had not lapsed")
+		}
+		if s := before.Suspect; s.By == before.Owner && !s.None() && (!w.Strict() || w.Disturbed) {
+			w.wasAlone(before) // it stood still, or was called lapsed by a clock that is wrong: what it had in flight then nobody knows
 		}
 		if after.Lapses != before.Lapses+1 {
 			wrong("a lapse that isn't counted")
@@ -189,7 +199,7 @@ func (w *World) judgeProgress(a act, before, after batch.Part, wrong func(string
 
 // judgeAttempts: a claim burns one, a checkpoint forgives them, who yields cleanly
 // burns none; a line is suspected once by each claim.
-func (w *World) judgeAttempts(a act, before, after batch.Part, wrong func(string)) {
+func (w *World) judgeAttempts(p *process, a act, before, after batch.Part, wrong func(string)) {
 	want := before.Attempts
 	switch a.op {
 	case "Claims.Claim", "Claims.Steal":
@@ -211,6 +221,15 @@ func (w *World) judgeAttempts(a act, before, after batch.Part, wrong func(string
 	sus := before.Suspect
 	switch a.op {
 	case "Claims.Suspect":
+		found := w.seen.suspects[a.token]
+		if !found.None() && before.DoneLines.Has(found.Line) {
+			found = batch.Suspect{}
+		}
+		outlasted := after.Suspect.None() && before.Attempts >= maxAttempts+2
+		if after.Suspect == found || outlasted {
+			delete(w.seen.waits, a.token)
+			return
+		}
 		strikes := 1
 		switch {
 		case sus.None():
@@ -224,11 +243,10 @@ func (w *World) judgeAttempts(a act, before, after batch.Part, wrong func(string
 		if after.Suspect.Strikes != strikes || after.Suspect.By != a.token {
 			wrong("strikes don't follow their rule")
 		}
-		line := after.FirstLine + int64(after.Suspect.Line)
-		if w.seen.suspected[line] == nil {
-			w.seen.suspected[line] = map[lease.Token]bool{}
+		delete(w.seen.waits, a.token)
+		if !p.alive() {
+			w.wasAlone(after) // it was on its way when its process died
 		}
-		w.seen.suspected[line][a.token] = true
 		return
 	case "Claims.Checkpoint":
 		if !sus.None() && !after.DoneLines.Has(sus.Line) {

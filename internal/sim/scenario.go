@@ -113,8 +113,22 @@ func (s Scenario) OnlyPoison() bool {
 }
 
 // Patience is how long a batch may take to its end once nothing goes wrong any
-// more: a dead part's grace, and a message that was lost, are what takes longest.
-func (s Scenario) Patience() time.Duration { return 2 * time.Hour }
+// more. It is the sum of all that it may have to wait for, one after the other:
+//
+//   - the last message was lost: it is overdue, and then sent again twice;
+//   - what holds it was left behind: a lease with its margin, by two clocks, for each
+//     death that poison may yet cost a part, and for the finisher;
+//   - a part is dead: its grace;
+//   - each of these is found by a round, or a look at the batch;
+//   - every line goes alone, for as long as it may take.
+//
+// It comes to half an hour, or less: whoever forgets something for longer is found.
+func (s Scenario) Patience() time.Duration {
+	lapse := leaseTime + margin + 2*s.Skew
+	deaths := time.Duration(4*len(s.Poison) + maxAttempts + 1)
+	waits := overdue + 2*resend + deadGrace + deaths*lapse + 4*lookOpen
+	return waits + time.Duration(s.Lines)*(s.Slow+time.Second)
+}
 
 // String says what is out of the ordinary.
 func (s Scenario) String() string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"holdfast/internal/memory"
 	"holdfast/internal/sim"
@@ -37,6 +38,26 @@ func TestSimulation(t *testing.T) {
 				t.Errorf("%s\nagain: go test ./internal/sim -run TestSimulation -seed %d -count 20", r, n)
 			}
 		})
+	}
+}
+
+// TestDeathsWhileLinesWait kills workers in storms, and does nothing else to them: many
+// die while a line that goes alone waits for another try, and that is no fault of the
+// line.
+func TestDeathsWhileLinesWait(t *testing.T) {
+	deaths := 0
+	for n := range uint64(100) {
+		s := sim.Draw(n + 1)
+		r := live(t, sim.Scenario{
+			Seed: n + 1, Lines: s.Lines, PartLines: s.PartLines, Workers: s.Workers, Reapers: 1, Slow: s.Slow,
+			Bad: 5 * time.Minute, Window: 24 * time.Hour, Kill: 15, Storm: true,
+		}, "")
+		if deaths += r.Deaths; len(r.Violations) > 0 {
+			t.Fatal(r)
+		}
+	}
+	if deaths < 1000 {
+		t.Errorf("%d deaths", deaths)
 	}
 }
 

@@ -46,9 +46,9 @@ func TestStrikes(t *testing.T) {
 					if mine = suspect; deaths == 0 {
 						mine = rapid.SampledFrom(undone(done, lines)).Draw(t, "line")
 					}
-					must(s.Claims.Suspect(ctx, c, batch.Suspect{Line: mine, Strikes: deaths + 1}, done.Count(), until, now))
+					must(s.Claims.Suspect(ctx, c, batch.Suspect{Line: mine, Strikes: deaths + 1, By: c.Token}, done.Count(), until, now))
 				case end == "again" && mine >= 0: // its answer was lost
-					must(s.Claims.Suspect(ctx, c, batch.Suspect{Line: mine, Strikes: deaths + 1}, done.Count(), until, now))
+					must(s.Claims.Suspect(ctx, c, batch.Suspect{Line: mine, Strikes: deaths + 1, By: c.Token}, done.Count(), until, now))
 				case end == "checkpoint" && mine >= 0:
 					from := done.Count()
 					done = done.Clone()

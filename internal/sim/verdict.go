@@ -238,13 +238,7 @@ func (w *World) counted(b batch.Batch, all map[int64]outcome) {
 func (w *World) blame(b batch.Batch) {
 	blamed := w.blamed()
 	for line := range blamed {
-		alone := 0
-		for tok := range w.seen.suspected[line] {
-			if w.seen.diedHolding[tok] || !w.Strict() || w.Disturbed {
-				alone++
-			}
-		}
-		if alone < 2 {
+		if alone := len(w.seen.alone[line]); alone < 2 {
 			w.violated("line %d is blamed, and was alone in %d deaths", line, alone)
 		}
 	}

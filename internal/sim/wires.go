@@ -108,10 +108,13 @@ func (w *World) answer(ctx context.Context, p *process, c batch.Call) (batch.Rep
 		roll := w.dice.at(100, nth, "answer", key)
 		switch half := int(time.Since(w.began) / (30 * time.Second)); {
 		case w.Storm && half%2 == 0 && roll < 80:
+			w.unanswered(p, c)
 			return batch.Reply{Status: 429, RetryAfter: time.Duration(w.dice.at(7, nth, "retry after", key)) * time.Second}, nil
 		case roll == 0:
+			w.unanswered(p, c)
 			return batch.Reply{}, batch.ErrUnreachable
 		case roll < 3:
+			w.unanswered(p, c)
 			return batch.Reply{Status: 503}, nil
 		}
 	}
@@ -152,8 +155,22 @@ func (w *World) asked(p *process, c batch.Call) int64 {
 			w.wrong("%s sends line %d beside %d others while line %d is to be alone", p.name, c.Line, w.seen.flying[p]-1, line)
 		}
 	}
+	delete(w.seen.waits, tok)
 	w.seen.asked[c.Line]++
 	return w.seen.asked[c.Line] - 1
+}
+
+// unanswered takes down that a line is in flight no more, and has no answer.
+func (w *World) unanswered(p *process, c batch.Call) {
+	k := w.key(int(c.Line) / w.PartLines)
+	p.mu.Lock()
+	tok := p.holds[k]
+	p.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if x, _ := w.stores.Table.Part(k); x.Owner == tok && x.Suspect.By == tok && x.FirstLine+int64(x.Suspect.Line) == c.Line {
+		w.seen.waits[tok] = time.Now()
+	}
 }
 
 func (w *World) landed(p *process) {

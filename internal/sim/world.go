@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/lease"
 	"holdfast/internal/memory"
 	"holdfast/internal/openai"
 	"holdfast/internal/reap"
@@ -36,6 +37,7 @@ const (
 	maxAttempts = 3
 	overdue     = 5 * time.Minute
 	resend      = 2 * time.Minute
+	lookOpen    = 2 * time.Minute // the reaper's at an open batch
 	deadGrace   = 10 * time.Minute
 	drain       = 20 * time.Second
 )
@@ -213,7 +215,7 @@ func (p *process) reap() *reap.Reaper {
 		Batches: batches{p}, Parts: parts{p}, Reaps: reaps{p}, Deaths: reaps{p}, Seals: reaps{p}, Events: events{p},
 		Queue: queue{p}, Workflow: p.w.stores.Workflow.With(p.faults), Ender: p.ender(),
 	}, &reap.Options{
-		Skew: margin, MaxAttempts: maxAttempts, DeadGrace: deadGrace, Overdue: overdue, Resend: resend, Look: 2 * time.Minute, Soon: 30 * time.Second,
+		Skew: margin, MaxAttempts: maxAttempts, DeadGrace: deadGrace, Overdue: overdue, Resend: resend, Look: lookOpen, Soon: 30 * time.Second,
 		Margin: 2 * time.Second,
 	})
 	if err != nil {
@@ -269,8 +271,35 @@ func (w *World) died(p *process, why string) {
 		p.mu.Unlock()
 		if own && x.State == batch.Leased {
 			w.seen.diedHolding[x.Owner] = true
+			w.judgeStrike(p, x)
 		}
 	}
+}
+
+// judgeStrike: who dies leaves a strike behind for what it had in flight only. In the
+// instant after an answer the write that takes it back, or the checkpoint, may not
+// have been made; where writes fail, hang or land late, they may take longer than
+// the judge can know.
+func (w *World) judgeStrike(p *process, x batch.Part) {
+	if x.Suspect.None() || x.Suspect.By != x.Owner {
+		return
+	}
+	since, waits := w.seen.waits[x.Owner]
+	if waits && w.Strict() && !w.Disturbed && time.Since(since) > time.Millisecond {
+		w.wrong("%s dies with nothing in flight, and leaves a strike of line %d, which waits for %v", p.name, x.FirstLine+int64(x.Suspect.Line), time.Since(since))
+		return
+	}
+	w.wasAlone(x)
+}
+
+// wasAlone takes down that the claim that holds the part was lost with the suspect
+// alone in flight.
+func (w *World) wasAlone(x batch.Part) {
+	line := x.FirstLine + int64(x.Suspect.Line)
+	if w.seen.alone[line] == nil {
+		w.seen.alone[line] = map[lease.Token]bool{}
+	}
+	w.seen.alone[line][x.Owner] = true
 }
 
 func (w *World) key(n int) batch.PartKey { return batch.PartKey{Tenant: tenant, Batch: batchID, N: n} }

@@ -172,7 +172,7 @@ func ownerWrites(p ClaimsPorts, c batch.Claim) map[string]func(context.Context) 
 	return map[string]func(context.Context) error{
 		"Heartbeat": func(ctx context.Context) error { return p.Claims.Heartbeat(ctx, c, 0, until.Add(time.Hour), at(0)) },
 		"Suspect": func(ctx context.Context) error {
-			return p.Claims.Suspect(ctx, c, batch.Suspect{Line: 1, Strikes: 1}, 3, until.Add(time.Hour), at(0))
+			return p.Claims.Suspect(ctx, c, batch.Suspect{Line: 1, Strikes: 1, By: c.Token}, 3, until.Add(time.Hour), at(0))
 		},
 		"Checkpoint": func(ctx context.Context) error {
 			return p.Claims.Checkpoint(ctx, c, next(), until.Add(time.Hour), at(0))

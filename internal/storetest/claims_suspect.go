@@ -10,6 +10,7 @@ import (
 
 var suspectCases = []Case[ClaimsPorts]{
 	{"suspect/is written under the claim's token", suspectWritten},
+	{"suspect/says again what was there before", suspectLifted},
 	{"suspect/only where the part is", suspectFrom},
 	{"suspect/a late one is refused once its line is checkpointed", suspectLate},
 	{"suspect/lets claims in whatever the attempts", suspectClaim},
@@ -43,8 +44,8 @@ func gives(t T, p ClaimsPorts, attempts int) map[string]func(batch.Claim) error 
 func suspectWritten(t T, p ClaimsPorts) {
 	part, c := held(t, p)
 	for strikes := range 2 {
-		s := batch.Suspect{Line: 3, Strikes: strikes + 1, By: token()}
-		part.Suspect = batch.Suspect{Line: 3, Strikes: strikes + 1, By: c.Token}
+		s := batch.Suspect{Line: 3, Strikes: strikes + 1, By: c.Token}
+		part.Suspect = s
 		part.LeaseUntil, part.Begun = until.Add(time.Duration(strikes)*time.Hour), 1
 		for range 2 { // its answer was lost
 			part.Ver++
@@ -54,11 +55,36 @@ func suspectWritten(t T, p ClaimsPorts) {
 	}
 }
 
+// suspectLifted: a line that isn't in flight any more, and has no result. The claim
+// that found a suspect leaves it to the next as it was.
+func suspectLifted(t T, p ClaimsPorts) {
+	for _, found := range []batch.Suspect{{}, {Line: 3, Strikes: 1, By: token()}, {Line: 3, Strikes: 1}} {
+		for name, give := range gives(t, p, 2) {
+			part, c := suspected(t, p, found)
+			s := batch.Suspect{Line: 3, Strikes: found.Strikes + 1, By: c.Token}
+			succeeds(t, "suspect", p.Claims.Suspect(t.Context(), c, s, 3, until, at(0)))
+			part.LeaseUntil, part.Begun = until, 1
+			part.Ver++
+			for range 2 { // its answer was lost
+				part.Ver++
+				succeeds(t, "lift", p.Claims.Suspect(t.Context(), c, found, 3, until, at(0)))
+				unchangedPart(t, p, "lifted", part)
+			}
+			succeeds(t, name, give(c))
+			part = releasedAs(part, at(2*time.Hour))
+			if name == "fail" {
+				part.LastError = "reason"
+			}
+			same(t, name, lookPart(t, p.Parts, part.PartKey), part, "LeaseUntil")
+		}
+	}
+}
+
 func suspectFrom(t T, p ClaimsPorts) {
 	part, c := held(t, p)
 	for _, processed := range []int{0, 2, 4, 5} {
 		what := fmt.Sprintf("suspect at %d lines, which are 3", processed)
-		refuses(t, what, p.Claims.Suspect(t.Context(), c, batch.Suspect{Line: 1, Strikes: 1}, processed, until, at(0)), lease.ErrLost)
+		refuses(t, what, p.Claims.Suspect(t.Context(), c, batch.Suspect{Line: 1, Strikes: 1, By: c.Token}, processed, until, at(0)), lease.ErrLost)
 		unchangedPart(t, p, what, part)
 	}
 }
@@ -71,7 +97,7 @@ func suspectFrom(t T, p ClaimsPorts) {
 func suspectLate(t T, p ClaimsPorts) {
 	_, c := held(t, p)
 	late := func() error {
-		return p.Claims.Suspect(t.Context(), c, batch.Suspect{Line: 1, Strikes: 1}, 3, until, at(0))
+		return p.Claims.Suspect(t.Context(), c, batch.Suspect{Line: 1, Strikes: 1, By: c.Token}, 3, until, at(0))
 	}
 	succeeds(t, "suspect", late())
 	succeeds(t, "checkpoint", p.Claims.Checkpoint(t.Context(), c, next(), until, at(0)))
@@ -112,7 +138,7 @@ func strikeTakenBack(t T, p ClaimsPorts) {
 		for strikes, want := range map[int]batch.Suspect{1: {}, 2: {Line: 3, Strikes: 1}} {
 			what := fmt.Sprintf("%s with strike %d of its own", name, strikes)
 			part, c := held(t, p)
-			succeeds(t, "suspect", p.Claims.Suspect(t.Context(), c, batch.Suspect{Line: 3, Strikes: strikes}, 3, until, at(0)))
+			succeeds(t, "suspect", p.Claims.Suspect(t.Context(), c, batch.Suspect{Line: 3, Strikes: strikes, By: c.Token}, 3, until, at(0)))
 			succeeds(t, what, give(c))
 			part.Ver++
 			part = releasedAs(part, at(2*time.Hour))
@@ -146,7 +172,7 @@ func strikeOfAnother(t T, p ClaimsPorts) {
 func strikeRace(t T, p ClaimsPorts) {
 	for name, give := range gives(t, p, 2) {
 		part, c := held(t, p)
-		succeeds(t, "suspect", p.Claims.Suspect(t.Context(), c, batch.Suspect{Line: 3, Strikes: 2}, 3, until, at(0)))
+		succeeds(t, "suspect", p.Claims.Suspect(t.Context(), c, batch.Suspect{Line: 3, Strikes: 2, By: c.Token}, 3, until, at(0)))
 		winner(t, race(racers, func(int) error { return give(c) }), lease.ErrLost)
 		got := lookPart(t, p.Parts, part.PartKey)
 		if want := (batch.Suspect{Line: 3, Strikes: 1}); got.Suspect != want || got.Ver != part.Ver+2 {

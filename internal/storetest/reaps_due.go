@@ -110,7 +110,7 @@ func dueParts(t T, p ReapsPorts) {
 	part = value(p.Claims.Claim(t.Context(), c, task, 9, at(time.Minute), at(0)))(t, "claim")
 	v.are(t, "of a claimed part", duePart(part), nil)
 	succeeds(t, "heartbeat", p.Claims.Heartbeat(t.Context(), c, 0, at(2*time.Minute), at(0)))
-	succeeds(t, "suspect", p.Claims.Suspect(t.Context(), c, batch.Suspect{Strikes: 1}, 0, at(3*time.Minute), at(0)))
+	succeeds(t, "suspect", p.Claims.Suspect(t.Context(), c, batch.Suspect{Strikes: 1, By: c.Token}, 0, at(3*time.Minute), at(0)))
 	v.are(t, "after a heartbeat and a suspect", duePart(part), nil)
 	part = value(p.Reaps.Reap(t.Context(), now(), cut, overdue, cut))(t, "reap")
 	v.are(t, "of a reaped part", duePart(part), nil)

@@ -60,7 +60,7 @@ func TestCallsOfTheAdapters(t *testing.T) {
 			return table.Claims.Heartbeat(ctx, claims, 1, now.Add(time.Minute), now)
 		}},
 		{"suspect", suspect, func(ctx context.Context) error {
-			return table.Claims.Suspect(ctx, claims, batch.Suspect{Line: 2, Strikes: 1}, 0, now.Add(time.Minute), now)
+			return table.Claims.Suspect(ctx, claims, batch.Suspect{Line: 2, Strikes: 1, By: claims.Token}, 0, now.Add(time.Minute), now)
 		}},
 		{"checkpoint", checkpoint, func(ctx context.Context) error {
 			return table.Claims.Checkpoint(ctx, claims, batch.Checkpoint{To: 1, Done: batch.Bitmap{1}, Chunk: batch.Chunk{Key: "k", N: 1, OK: 1}}, now.Add(time.Minute), now)

@@ -103,13 +103,21 @@ func c7Heartbeat(tok lease.Token, lines int, until time.Time) write {
 //  2. It writes suspect 8 and sends line 8.
 //  3. The first call was only late. It lands: line 8 has no strike when it kills
 //     the worker, and line 7, which is done, has one.
+//
+// It also says that a line is not alone in flight any more, and has no result: then
+// s is what was there before, and that may be none.
 func c7sSuspect(tok lease.Token, s batch.Suspect, processed int, until time.Time) write {
 	return write{
 		when: owned(tok).And(is("processed_lines", processed)),
-		then: begun(1, next()).
-			Set(name("suspect"), value(suspectItem{s.Line, s.Strikes, tok})).
-			Set(name("lease_until"), value(millis(until))),
+		then: suspected(s, begun(1, next())).Set(name("lease_until"), value(millis(until))),
 	}
+}
+
+func suspected(s batch.Suspect, u expression.UpdateBuilder) expression.UpdateBuilder {
+	if s.None() {
+		return u.Remove(name("suspect"))
+	}
+	return u.Set(name("suspect"), value(suspectItem(s)))
 }
 
 // c8Checkpoint makes a chunk count. processed_lines=:from stops this:
@@ -180,12 +188,7 @@ func notStruckBy(tok lease.Token) expression.ConditionBuilder {
 // this version, held by this claim and with a strike of its own, which it takes
 // back. Whatever anybody wrote since moved ver.
 func c10TakeBack(ver int64, s batch.Suspect, u expression.UpdateBuilder) write {
-	if s = s.TakenBack(); s.None() {
-		u = u.Remove(name("suspect"))
-	} else {
-		u = u.Set(name("suspect"), value(suspectItem(s)))
-	}
-	return write{when: is("ver", ver), then: u}
+	return write{when: is("ver", ver), then: suspected(s.TakenBack(), u)}
 }
 
 // released makes a part pending, due at a time (zero: never).

@@ -31,7 +31,7 @@ func TestLostAnswersOfReaping(t *testing.T) {
 		{"Claim", func() error { return errOf(s.Claims.Claim(ctx, c, "", 3, after(time.Minute), start)) }, nil,
 			func(p batch.Part) bool { return p.Attempts == 1 }},
 		{"Suspect", func() error {
-			return s.Claims.Suspect(ctx, c, batch.Suspect{Line: 1, Strikes: 1}, 0, after(time.Minute), start)
+			return s.Claims.Suspect(ctx, c, batch.Suspect{Line: 1, Strikes: 1, By: c.Token}, 0, after(time.Minute), start)
 		}, nil, func(p batch.Part) bool { return p.Suspect == batch.Suspect{Line: 1, Strikes: 1, By: c.Token} }},
 		{"Steal", func() error {
 			return errOf(s.Claims.Steal(ctx, thief, "", now().Ver, 1, after(time.Hour), after(2*time.Hour), after(time.Hour)))
@@ -39,7 +39,7 @@ func TestLostAnswersOfReaping(t *testing.T) {
 			return p.Attempts == 2 && p.Lapses == 1 && p.Steals == 1 && p.Owner == thief.Token
 		}},
 		{"Suspect", func() error {
-			return s.Claims.Suspect(ctx, thief, batch.Suspect{Line: 1, Strikes: 2}, 0, after(2*time.Hour), start)
+			return s.Claims.Suspect(ctx, thief, batch.Suspect{Line: 1, Strikes: 2, By: thief.Token}, 0, after(2*time.Hour), start)
 		}, nil, func(p batch.Part) bool { return p.Suspect.Strikes == 2 }},
 		// It is given back; that it was can't be told from a loss.
 		{"HandOver", func() error { return s.Claims.HandOver(ctx, thief, 1, after(4*time.Hour), start) }, lease.ErrLost,

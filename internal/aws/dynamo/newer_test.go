@@ -59,7 +59,9 @@ func TestNoWriteTouchesANewerItem(t *testing.T) {
 		{"steal", newPartItem(lapsing(leased)), func() error {
 			return errOf(s.Claims.Steal(ctx, batch.Claim{PartKey: leased.PartKey, Token: "you"}, "", leased.Ver, 3, now, now, now))
 		}},
-		{"suspect", newPartItem(leased), func() error { return s.Claims.Suspect(ctx, mine, batch.Suspect{Strikes: 1}, 0, now, now) }},
+		{"suspect", newPartItem(leased), func() error {
+			return s.Claims.Suspect(ctx, mine, batch.Suspect{Strikes: 1, By: mine.Token}, 0, now, now)
+		}},
 		{"reap", newPartItem(lapsing(leased)), func() error { return errOf(s.Reaps.Reap(ctx, leased, now, now, now)) }},
 		{"postpone", newPartItem(p), func() error { return errOf(s.Reaps.Postpone(ctx, p, now, now)) }},
 		{"declare dead", newPartItem(p), func() error { return errOf(s.Deaths.Declare(ctx, p, 0, now, now, now)) }},
