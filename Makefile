@@ -44,10 +44,10 @@ test: ## everything, from formatting to the end-to-end tests, on a stack of its 
 check: ## under a minute: formatting, vet and the tests that need no stack
 	@bash localstack/source.sh check
 
-bench: ## measure, print each figure beside its bound, write .local/bench.json
+bench: ## measure (ONLY=finishing: what has that in its name), print each figure beside its bound, write .local/bench.json
 	@bash localstack/binaries.sh locked functions host
 	@bash localstack/binaries.sh locked commands bench holdfast
-	@.local/bin/bench --json .local/bench.json --functions "$$(bash localstack/binaries.sh folder)"
+	@.local/bin/bench --json .local/bench.json --only '$(ONLY)' --functions "$$(bash localstack/binaries.sh folder)"
 
 load: ## load runs on a stack of its own, each figure beside its bound, in under ten minutes; writes .local/load.json
 	@bash localstack/load.sh

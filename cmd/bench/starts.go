@@ -141,6 +141,7 @@ func functionEnv(api string) []string {
 		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=bench", "AWS_SECRET_ACCESS_KEY=bench", "AWS_ENDPOINT_URL=",
 		"HOLDFAST_TABLE=bench", "HOLDFAST_INPUTS_BUCKET=bench-inputs", "HOLDFAST_RESULTS_BUCKET=bench-results",
 		"HOLDFAST_WORK_QUEUE_URL=https://sqs.us-east-1.amazonaws.com/123456789012/bench",
+		"HOLDFAST_DEAD_LETTERS_URL=https://sqs.us-east-1.amazonaws.com/123456789012/letters",
 		"HOLDFAST_STATE_MACHINE_ARN=arn:aws:states:us-east-1:123456789012:stateMachine:bench",
 		"HOLDFAST_UPSTREAM_URL=http://127.0.0.1:9",
 	}
