@@ -36,10 +36,11 @@ type stack struct {
 }
 
 func stackFromEnv(ctx context.Context) (*stack, error) {
-	s := &stack{http: &http.Client{Timeout: time.Minute, CheckRedirect: func(req *http.Request, _ []*http.Request) error {
-		req.Header.Del("Authorization") // a result's own address is signed, and has the same host here
-		return nil
-	}}}
+	s := &stack{http: &http.Client{Timeout: 35 * time.Second, // the API ends in 30
+		CheckRedirect: func(req *http.Request, _ []*http.Request) error {
+			req.Header.Del("Authorization") // a result's own address is signed, and has the same host here
+			return nil
+		}}}
 	var table string
 	for name, to := range map[string]*string{
 		"HOLDFAST_URL": &s.api, "MODEL_URL": &s.model, "HOLDFAST_TABLE": &table, "HOLDFAST_WORK_QUEUE_URL": &s.queue,
@@ -96,7 +97,9 @@ func (c *client) get(ctx context.Context, method, path, contentType string, body
 			req.Header.Set("Content-Type", contentType)
 		}
 		status, b, err := c.read(req)
-		if err == nil || status < 500 || n == tries || !pause(ctx, time.Second) {
+		// No answer at all is tried again only where that can't do a thing twice.
+		again := status >= 500 || status == 0 && method == http.MethodGet
+		if err == nil || !again || n == tries || !pause(ctx, time.Second) {
 			return b, err
 		}
 	}
