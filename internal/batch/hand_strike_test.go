@@ -160,7 +160,10 @@ func TestNoBlameForWaiting(t *testing.T) {
 					if c2.Line == bad && kill != nil {
 						time.AfterFunc(c.after, kill)
 						kill = nil
-						return reply(c.status, `{}`), memory.Wait(ctx, 50*time.Millisecond)
+						// The answer names the wait: chance alone could make it shorter than life.
+						answer := reply(c.status, `{}`)
+						answer.RetryAfter = 5 * time.Second
+						return answer, memory.Wait(ctx, 50*time.Millisecond)
 					}
 					return after(50*time.Millisecond)(ctx, c2)
 				})
