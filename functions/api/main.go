@@ -3,16 +3,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
 	"holdfast/functions/api/server"
 	"holdfast/internal/access"
-	"holdfast/internal/aws/awsconf"
 	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/function"
 	"holdfast/internal/aws/meter"
 	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/objects"
@@ -27,29 +24,18 @@ import (
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	h, err := wire(context.Background(), os.Getenv, log)
-	if err != nil {
-		log.Error("can't start", "error", err)
-		os.Exit(1)
-	}
-	lambda.Start(h.handle)
+	function.Run(wire, func(h handler) any { return h.handle })
 }
 
 // wire reads the environment, every fault of which it reports, and makes no
 // call.
 func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
-	settings, err := config.Parse(getenv)
-	res, resErr := config.ParseResources(getenv, config.API)
-	if err := errors.Join(err, resErr); err != nil {
+	settings, res, cfg, err := function.Load(ctx, getenv, config.API)
+	if err != nil {
 		return handler{}, err
 	}
 	for _, fault := range config.Fallbacks(getenv) {
 		log.Warn("setting ignored, its default holds", "error", fault)
-	}
-	cfg, err := awsconf.Load(ctx)
-	if err != nil {
-		return handler{}, err
 	}
 	table := dynamo.Open(cfg, res.Table)
 	store := objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket})

@@ -3,15 +3,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"runtime/debug"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
-	"holdfast/internal/aws/awsconf"
 	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/function"
 	"holdfast/internal/aws/meter"
 	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/objects"
@@ -21,24 +18,13 @@ import (
 
 func main() {
 	debug.SetGCPercent(batch.FinisherGC)
-	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	h, err := wire(context.Background(), os.Getenv, log)
-	if err != nil {
-		log.Error("can't start", "error", err)
-		os.Exit(1)
-	}
-	lambda.Start(h.handle)
+	function.Run(wire, func(h handler) any { return h.handle })
 }
 
 // wire reads the environment, every fault of which it reports, and makes no
 // call.
 func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
-	settings, err := config.Parse(getenv)
-	res, resErr := config.ParseResources(getenv, config.Finish)
-	if err := errors.Join(err, resErr); err != nil {
-		return handler{}, err
-	}
-	cfg, err := awsconf.Load(ctx)
+	settings, res, cfg, err := function.Load(ctx, getenv, config.Finish)
 	if err != nil {
 		return handler{}, err
 	}

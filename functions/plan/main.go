@@ -4,15 +4,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"os"
 	"runtime/debug"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
-	"holdfast/internal/aws/awsconf"
 	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/function"
 	"holdfast/internal/aws/meter"
 	"holdfast/internal/aws/objects"
 	"holdfast/internal/batch"
@@ -20,25 +16,14 @@ import (
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	h, err := wire(context.Background(), os.Getenv, log)
-	if err != nil {
-		log.Error("can't start", "error", err)
-		os.Exit(1)
-	}
 	debug.SetGCPercent(batch.PlanGCPercent)
-	lambda.Start(h.handle)
+	function.Run(wire, func(h handler) any { return h.handle })
 }
 
 // wire reads the environment, every fault of which it reports, and makes no
 // call.
 func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
-	settings, err := config.Parse(getenv)
-	res, resErr := config.ParseResources(getenv, config.Plan)
-	if err := errors.Join(err, resErr); err != nil {
-		return handler{}, err
-	}
-	cfg, err := awsconf.Load(ctx)
+	settings, res, cfg, err := function.Load(ctx, getenv, config.Plan)
 	if err != nil {
 		return handler{}, err
 	}

@@ -4,16 +4,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"runtime/debug"
 	"sync"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
-	"holdfast/internal/aws/awsconf"
 	"holdfast/internal/aws/dynamo"
+	"holdfast/internal/aws/function"
 	"holdfast/internal/aws/meter"
 	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/objects"
@@ -26,31 +23,20 @@ import (
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	h, err := wire(context.Background(), os.Getenv, log)
-	if err != nil {
-		log.Error("can't start", "error", err)
-		os.Exit(1)
-	}
-	lambda.Start(h.handle)
+	function.Run(wire, func(h handler) any { return h.handle })
 }
 
 // wire reads the environment, every fault of which it reports, and makes no
 // call.
 func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
-	settings, err := config.Parse(getenv)
-	res, resErr := config.ParseResources(getenv, config.Work)
-	if err := errors.Join(err, resErr); err != nil {
+	settings, res, cfg, err := function.Load(ctx, getenv, config.Work)
+	if err != nil {
 		return handler{}, err
 	}
 	// What is live is half of the memory at most (config's relation), and the
 	// collector lets the heap double before it begins: at the largest replies that
 	// would meet the function's end. Near the limit it begins earlier instead.
 	debug.SetMemoryLimit(int64(settings.WorkMemory) << 20 / 10 * 9)
-	cfg, err := awsconf.Load(ctx)
-	if err != nil {
-		return handler{}, err
-	}
 	// Most stacks have no secret, and then nothing of Secrets Manager is set up.
 	store := sync.OnceValue(func() *secrets.Secrets { return secrets.New(cfg) })
 	model, err := upstream.New(res.Upstream.URL, &upstream.Options{
