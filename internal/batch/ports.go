@@ -244,10 +244,11 @@ type Piece struct {
 	ETag string
 }
 
-// StoredPiece is a piece with its size.
+// StoredPiece is a piece as the store holds it.
 type StoredPiece struct {
 	Piece
-	Bytes int64
+	Bytes    int64
+	StoredAt time.Time
 }
 
 // Message asks a worker to run a part. It is a hint: any number of copies may

@@ -3,9 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -50,37 +48,6 @@ func (s *Objects) PutURL(ctx context.Context, to string, data []byte) error {
 	}
 	_, err = s.With(nil).PutPiece(ctx, batch.Object{Bucket: q.Get("bucket"), Key: q.Get("key")}, q.Get("uploadId"), n, data)
 	return err
-}
-
-// ListPieces is upload.Pieces.ListPieces.
-func (s *Objects) ListPieces(ctx context.Context, o batch.Object, id string) ([]upload.Piece, error) {
-	return call(ctx, s.faults, "Pieces.ListPieces", func() ([]upload.Piece, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		u, err := s.under(o, id)
-		if err != nil {
-			return nil, err
-		}
-		var pieces []upload.Piece
-		for _, n := range slices.Sorted(maps.Keys(u.pieces)) {
-			b := u.pieces[n]
-			pieces = append(pieces, upload.Piece{Piece: batch.Piece{N: n, ETag: b.etag}, Bytes: int64(len(b.data)), StoredAt: time.Unix(0, 0).UTC()})
-		}
-		return pieces, nil
-	})
-}
-
-// Stat is upload.Pieces.Stat.
-func (s *Objects) Stat(ctx context.Context, o batch.Object) (batch.Object, error) {
-	return call(ctx, s.faults, "Pieces.Stat", func() (batch.Object, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		b, ok := s.buckets[o.Bucket][o.Key]
-		if !ok {
-			return batch.Object{}, fmt.Errorf("stat %s: %w", o.Key, batch.ErrNotFound)
-		}
-		return batch.Object{Bucket: o.Bucket, Key: o.Key, ETag: b.etag, Bytes: int64(len(b.data))}, nil
-	})
 }
 
 // Drop forgets an upload under way, as a lifecycle rule would.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"holdfast/internal/batch"
 )
@@ -129,9 +130,22 @@ func (s *Objects) Pieces(ctx context.Context, o batch.Object, id string) ([]batc
 		}
 		var pieces []batch.StoredPiece
 		for _, n := range slices.Sorted(maps.Keys(u.pieces)) {
-			pieces = append(pieces, batch.StoredPiece{Piece: batch.Piece{N: n, ETag: u.pieces[n].etag}, Bytes: int64(len(u.pieces[n].data))})
+			pieces = append(pieces, batch.StoredPiece{Piece: batch.Piece{N: n, ETag: u.pieces[n].etag}, Bytes: int64(len(u.pieces[n].data)), StoredAt: time.Unix(0, 0).UTC()})
 		}
 		return pieces, nil
+	})
+}
+
+// Stat is batch.Uploads.Stat.
+func (s *Objects) Stat(ctx context.Context, o batch.Object) (batch.Object, error) {
+	return call(ctx, s.faults, "Uploads.Stat", func() (batch.Object, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		b, ok := s.buckets[o.Bucket][o.Key]
+		if !ok {
+			return batch.Object{}, fmt.Errorf("stat %s: %w", o.Key, batch.ErrNotFound)
+		}
+		return batch.Object{Bucket: o.Bucket, Key: o.Key, ETag: b.etag, Bytes: int64(len(b.data))}, nil
 	})
 }
 

@@ -49,7 +49,7 @@ func putURL(t T, p PiecesPorts, o batch.Object, id string, n int, data []byte) e
 func listedPieces(t T, p PiecesPorts, o batch.Object, id string, want map[int]int) []batch.Piece {
 	t.Helper()
 	var pieces []batch.Piece
-	for _, got := range value(p.Pieces.ListPieces(t.Context(), o, id))(t, "list") {
+	for _, got := range value(p.Multiparts.Pieces(t.Context(), o, id))(t, "list") {
 		size, ok := want[got.N]
 		if !ok || got.Bytes != int64(size) || got.ETag == "" || got.StoredAt.IsZero() || len(pieces) > 0 && pieces[len(pieces)-1].N >= got.N {
 			t.Errorf("listed %+v behind %+v, want %v", got, pieces, want)
@@ -72,8 +72,8 @@ func piecesJoined(t T, p PiecesPorts) {
 	pieces := listedPieces(t, p, o, id, map[int]int{3: leastPiece, 12: 9})
 	got := value(p.Multiparts.Complete(t.Context(), o, id, pieces))(t, "complete")
 	reads(t, p.Objects, got, 0, int64(len(data)), data)
-	refuses(t, "list when completed", fault(p.Pieces.ListPieces(t.Context(), o, id)), batch.ErrNotFound)
-	stat := value(p.Pieces.Stat(t.Context(), o))(t, "stat")
+	refuses(t, "list when completed", fault(p.Multiparts.Pieces(t.Context(), o, id)), batch.ErrNotFound)
+	stat := value(p.Multiparts.Stat(t.Context(), o))(t, "stat")
 	if stat != got {
 		t.Errorf("stat is %+v, completed %+v", stat, got)
 	}
@@ -94,7 +94,7 @@ func piecesGone(t T, p PiecesPorts) {
 	succeeds(t, "put", putURL(t, p, completed, c, 1, pattern(9)))
 	succeeds(t, "abort", p.Multiparts.Abort(t.Context(), aborted, a))
 	value(p.Multiparts.Complete(t.Context(), completed, c, listedPieces(t, p, completed, c, map[int]int{1: 9})))(t, "complete")
-	refuses(t, "list when aborted", fault(p.Pieces.ListPieces(t.Context(), aborted, a)), batch.ErrNotFound)
+	refuses(t, "list when aborted", fault(p.Multiparts.Pieces(t.Context(), aborted, a)), batch.ErrNotFound)
 	if putURL(t, p, aborted, a, 1, pattern(9)) == nil || putURL(t, p, completed, c, 2, pattern(9)) == nil {
 		t.Errorf("a piece is stored where no upload is open")
 	}
@@ -102,21 +102,18 @@ func piecesGone(t T, p PiecesPorts) {
 
 func objectStat(t T, p PiecesPorts) {
 	o := object(p.Bucket)
-	refuses(t, "stat of nothing", fault(p.Pieces.Stat(t.Context(), o)), batch.ErrNotFound)
+	refuses(t, "stat of nothing", fault(p.Multiparts.Stat(t.Context(), o)), batch.ErrNotFound)
 	want := put(t, p.Objects, o, pattern(100))
-	if got := value(p.Pieces.Stat(t.Context(), o))(t, "stat"); got != want {
+	if got := value(p.Multiparts.Stat(t.Context(), o))(t, "stat"); got != want {
 		t.Errorf("stat is %+v, put %+v", got, want)
 	}
 	succeeds(t, "delete", p.Objects.Delete(t.Context(), o.Bucket, []string{o.Key}))
-	refuses(t, "stat of a deleted one", fault(p.Pieces.Stat(t.Context(), o)), batch.ErrNotFound)
+	refuses(t, "stat of a deleted one", fault(p.Multiparts.Stat(t.Context(), o)), batch.ErrNotFound)
 }
 
 func piecesInterrupted(t T, p PiecesPorts) {
 	o := object(p.Bucket)
-	id := beginPieces(t, p, o)
 	interrupts(t, map[string]func(context.Context) error{
 		"BeginPieces": func(ctx context.Context) error { return fault(p.Pieces.BeginPieces(ctx, o)) },
-		"ListPieces":  func(ctx context.Context) error { return fault(p.Pieces.ListPieces(ctx, o, id)) },
-		"Stat":        func(ctx context.Context) error { return fault(p.Pieces.Stat(ctx, o)) },
 	})
 }

@@ -203,7 +203,7 @@ func (s *Uploads) assemble(ctx context.Context, u Upload, numbers []int, c opena
 	}
 	if errors.Is(err, batch.ErrNotFound) {
 		// The pieces are used up already, or somebody cancelled.
-		if o, err = s.p.Pieces.Stat(ctx, s.final(u)); errors.Is(err, batch.ErrNotFound) {
+		if o, err = s.p.Multiparts.Stat(ctx, s.final(u)); errors.Is(err, batch.ErrNotFound) {
 			return u, s.vanished(ctx, u, numbers, now)
 		}
 	}
@@ -253,8 +253,8 @@ func (s *Uploads) vanished(ctx context.Context, u Upload, numbers []int, now tim
 
 // choose finds the pieces of these numbers, which are in order, and holds them to
 // what the store asks of pieces and the upload of their sum.
-func (u Upload) choose(all []Piece, numbers []int) ([]batch.Piece, error) {
-	stored := make(map[int]Piece, len(all))
+func (u Upload) choose(all []batch.StoredPiece, numbers []int) ([]batch.Piece, error) {
+	stored := make(map[int]batch.StoredPiece, len(all))
 	for _, p := range all {
 		stored[p.N] = p
 	}

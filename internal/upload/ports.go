@@ -65,10 +65,4 @@ type Pieces interface {
 	// ttl has passed. The last of several PUTs counts. It does not look whether
 	// the multipart upload exists.
 	PieceURL(ctx context.Context, o batch.Object, id string, n int, ttl time.Duration) (string, error)
-	// ListPieces gives the pieces that are stored, by number. batch.ErrNotFound
-	// when the multipart upload is gone.
-	ListPieces(ctx context.Context, o batch.Object, id string) ([]Piece, error)
-	// Stat names the object as it is now, with version, ETag and size.
-	// batch.ErrNotFound.
-	Stat(ctx context.Context, o batch.Object) (batch.Object, error)
 }

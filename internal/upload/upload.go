@@ -68,13 +68,6 @@ type Part struct {
 	CreatedAt time.Time
 }
 
-// Piece is a presigned part that the store holds.
-type Piece struct {
-	batch.Piece
-	Bytes    int64
-	StoredAt time.Time
-}
-
 // NewID returns a fresh upload id: unguessable, and fit for keys and URLs.
 func NewID() string { return prefix + strings.ToLower(rand.Text()) }
 

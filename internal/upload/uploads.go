@@ -265,11 +265,11 @@ func (s *Uploads) Get(ctx context.Context, tenant, id string, now time.Time) (op
 
 // pieces are the presigned parts that have arrived. batch.ErrNotFound when there
 // is no multipart upload, or no longer.
-func (s *Uploads) pieces(ctx context.Context, u Upload) ([]Piece, error) {
+func (s *Uploads) pieces(ctx context.Context, u Upload) ([]batch.StoredPiece, error) {
 	if u.Multipart == "" {
 		return nil, batch.ErrNotFound
 	}
-	pieces, err := s.p.Pieces.ListPieces(ctx, s.final(u), u.Multipart)
+	pieces, err := s.p.Multiparts.Pieces(ctx, s.final(u), u.Multipart)
 	if err != nil {
 		return nil, fmt.Errorf("list the parts of %s: %w", u.ID, err)
 	}

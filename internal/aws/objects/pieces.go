@@ -42,36 +42,3 @@ func (s *Objects) PieceURL(ctx context.Context, o batch.Object, id string, n int
 	}
 	return signed.URL, nil
 }
-
-// ListPieces implements upload.Pieces.
-func (s *Objects) ListPieces(ctx context.Context, o batch.Object, id string) ([]upload.Piece, error) {
-	var all []upload.Piece
-	pages := s3.NewListPartsPaginator(s.client, &s3.ListPartsInput{Bucket: &o.Bucket, Key: &o.Key, UploadId: &id})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, objectErr("list pieces of", o, noUpload(err))
-		}
-		for _, p := range page.Parts {
-			all = append(all, upload.Piece{
-				Piece: batch.Piece{N: int(aws.ToInt32(p.PartNumber)), ETag: aws.ToString(p.ETag)},
-				Bytes: aws.ToInt64(p.Size), StoredAt: aws.ToTime(p.LastModified),
-			})
-		}
-	}
-	return all, nil
-}
-
-// Stat implements upload.Pieces.
-func (s *Objects) Stat(ctx context.Context, o batch.Object) (batch.Object, error) {
-	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &o.Bucket, Key: &o.Key})
-	if gone(err) {
-		err = fmt.Errorf("%w: %w", batch.ErrNotFound, err)
-	}
-	if err != nil {
-		return batch.Object{}, objectErr("stat", o, err)
-	}
-	return batch.Object{
-		Bucket: o.Bucket, Key: o.Key, Version: aws.ToString(out.VersionId), ETag: aws.ToString(out.ETag), Bytes: aws.ToInt64(out.ContentLength),
-	}, nil
-}

@@ -105,10 +105,24 @@ func (s *Objects) list(ctx context.Context, o batch.Object, id string) (all []ba
 			return nil, err
 		}
 		for _, p := range page.Parts {
-			all = append(all, batch.StoredPiece{Piece: batch.Piece{N: int(aws.ToInt32(p.PartNumber)), ETag: aws.ToString(p.ETag)}, Bytes: aws.ToInt64(p.Size)})
+			all = append(all, batch.StoredPiece{Piece: batch.Piece{N: int(aws.ToInt32(p.PartNumber)), ETag: aws.ToString(p.ETag)}, Bytes: aws.ToInt64(p.Size), StoredAt: aws.ToTime(p.LastModified)})
 		}
 	}
 	return all, nil
+}
+
+// Stat implements batch.Uploads.
+func (s *Objects) Stat(ctx context.Context, o batch.Object) (batch.Object, error) {
+	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &o.Bucket, Key: &o.Key})
+	if gone(err) {
+		err = fmt.Errorf("%w: %w", batch.ErrNotFound, err)
+	}
+	if err != nil {
+		return batch.Object{}, objectErr("stat", o, err)
+	}
+	return batch.Object{
+		Bucket: o.Bucket, Key: o.Key, Version: aws.ToString(out.VersionId), ETag: aws.ToString(out.ETag), Bytes: aws.ToInt64(out.ContentLength),
+	}, nil
 }
 
 // Abort implements batch.Uploads.
