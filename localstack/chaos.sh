@@ -24,17 +24,8 @@ export HOLDFAST_OVERDUE=${HOLDFAST_OVERDUE:-20s} HOLDFAST_DRAIN=${HOLDFAST_DRAIN
 
 [ -d /proc/self ] || die "chaos needs /proc, which this system hasn't: workers are found by their environment"
 doctor
-# shellcheck disable=SC2317 # called by the trap
-ended() {
-  local status=$?
-  trap '' INT TERM HUP EXIT
-  bash localstack/down.sh >"$log_dir/down.log" 2>&1 || { cat "$log_dir/down.log" >&2; status=1; }
-  exit "$status"
-}
-trap ended EXIT
-bash localstack/down.sh >/dev/null # ends what a killed run left behind
-read -r HOLDFAST_PORT HOLDFAST_MODEL_PORT HOLDFAST_FRONT_PORT <<<"$(python3 localstack/process.py ports 3)"
-export HOLDFAST_PORT HOLDFAST_MODEL_PORT HOLDFAST_FRONT_PORT
+own_stack
+export HOLDFAST_FRONT_PORT=$spare_port
 
 prepare
 build

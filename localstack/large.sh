@@ -10,17 +10,7 @@ if [ "${1:-}" != locked ] && command -v python3 >/dev/null; then
 fi
 
 doctor
-# shellcheck disable=SC2317 # called by the trap
-ended() {
-  local status=$?
-  trap '' INT TERM HUP EXIT
-  bash localstack/down.sh >"$log_dir/down.log" 2>&1 || { cat "$log_dir/down.log" >&2; status=1; }
-  exit "$status"
-}
-trap ended EXIT
-bash localstack/down.sh >/dev/null # ends what a killed run left behind
-read -r HOLDFAST_PORT HOLDFAST_MODEL_PORT <<<"$(python3 localstack/process.py ports 2)"
-export HOLDFAST_PORT HOLDFAST_MODEL_PORT
+own_stack
 
 prepare
 build

@@ -19,17 +19,7 @@ export HOLDFAST_CONCURRENCY_FLOOR=${HOLDFAST_CONCURRENCY_FLOOR:-$HOLDFAST_CONCUR
 export HOLDFAST_CONCURRENCY_CEILING=${HOLDFAST_CONCURRENCY_CEILING:-$HOLDFAST_CONCURRENCY}
 
 doctor
-# shellcheck disable=SC2317 # called by the trap
-ended() {
-  local status=$?
-  trap '' INT TERM HUP EXIT
-  bash localstack/down.sh >"$log_dir/down.log" 2>&1 || { cat "$log_dir/down.log" >&2; status=1; }
-  exit "$status"
-}
-trap ended EXIT
-bash localstack/down.sh >/dev/null # ends what a killed run left behind
-read -r HOLDFAST_PORT HOLDFAST_MODEL_PORT <<<"$(python3 localstack/process.py ports 2)"
-export HOLDFAST_PORT HOLDFAST_MODEL_PORT
+own_stack
 
 # measure ARGUMENT...: the driver, ended with whatever it started when this script is.
 measure() {

@@ -29,10 +29,7 @@ ended() {
   HOLDFAST_LOCAL=$chaos_dir bash localstack/down.sh >/dev/null 2>&1 # unless chaos was interrupted there is nothing
   exit "$status"
 }
-trap ended EXIT
-bash localstack/down.sh >/dev/null # ends what a killed run left behind
-read -r HOLDFAST_PORT HOLDFAST_MODEL_PORT <<<"$(python3 localstack/process.py ports 2)"
-export HOLDFAST_PORT HOLDFAST_MODEL_PORT
+own_stack
 
 prepare
 stage clients bash localstack/tools.sh locked clients

@@ -34,6 +34,22 @@ deploy() {
   stage key bash localstack/stack.sh key
 }
 
+# own_stack: a stack for this script alone, on free ports (and one to spare, spare_port), ended whatever happens.
+# shellcheck disable=SC2317 # called by the trap
+ended() {
+  local status=$?
+  trap '' INT TERM HUP EXIT
+  bash localstack/down.sh >"$log_dir/down.log" 2>&1 || { cat "$log_dir/down.log" >&2; status=1; }
+  exit "$status"
+}
+own_stack() {
+  trap ended EXIT
+  bash localstack/down.sh >/dev/null # ends what a killed run left behind
+  # shellcheck disable=SC2034 # spare_port is chaos.sh's
+  read -r HOLDFAST_PORT HOLDFAST_MODEL_PORT spare_port <<<"$(python3 localstack/process.py ports 3)"
+  export HOLDFAST_PORT HOLDFAST_MODEL_PORT
+}
+
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   doctor
   prepare

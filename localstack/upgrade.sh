@@ -28,23 +28,13 @@ echo "from $(git log -1 --format='%h %s' "$from")"
 
 doctor
 before="$local_dir/before" # the earlier commit's tree, with builds of its own
-# shellcheck disable=SC2317 # called by the trap
-ended() {
-  local status=$?
-  trap '' INT TERM HUP EXIT
-  bash localstack/down.sh >"$log_dir/down.log" 2>&1 || { cat "$log_dir/down.log" >&2; status=1; }
-  exit "$status"
-}
-trap ended EXIT
-bash localstack/down.sh >/dev/null # ends what a killed run left behind
+own_stack
 rm -rf "$before"
 mkdir -p "$before/.local"
 git archive "$from" | tar xf - -C "$before"
 
 prepare
 ln -s "$tools_dir" "$before/.local/tools" # the earlier commit's own locks install what they lack beside it
-read -r HOLDFAST_PORT HOLDFAST_MODEL_PORT <<<"$(python3 localstack/process.py ports 2)"
-export HOLDFAST_PORT HOLDFAST_MODEL_PORT
 
 # The new code first: what doesn't build would stop it late.
 build

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"os"
@@ -124,24 +122,13 @@ const benchSecret = "hf_abcdefghabcdefghabcdefghabcdefgh"
 
 // uploadEvent is API Gateway's event for an upload.
 func uploadEvent(size int) ([]byte, error) {
-	var b bytes.Buffer
-	w := multipart.NewWriter(&b)
-	part, err := w.CreateFormFile("file", "in.jsonl")
-	if err == nil {
-		_, err = io.WriteString(part, strings.Repeat("x", size))
-	}
-	if err == nil {
-		err = w.WriteField("purpose", "batch")
-	}
-	if err == nil {
-		err = w.Close()
-	}
+	form, contentType, err := bench.UploadForm(size)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(map[string]any{
-		"version": "2.0", "rawPath": "/v1/files", "isBase64Encoded": true, "body": base64.StdEncoding.EncodeToString(b.Bytes()),
-		"headers":        map[string]string{"authorization": "Bearer " + benchSecret, "content-type": w.FormDataContentType()},
+		"version": "2.0", "rawPath": "/v1/files", "isBase64Encoded": true, "body": base64.StdEncoding.EncodeToString(form),
+		"headers":        map[string]string{"authorization": "Bearer " + benchSecret, "content-type": contentType},
 		"requestContext": map[string]any{"http": map[string]string{"method": "POST", "path": "/v1/files"}, "requestId": "bench", "stage": "$default"},
 	})
 }

@@ -125,7 +125,7 @@ func newAPI() (*api, error) {
 		return nil, err
 	}
 	a := &api{key: secret, file: "file-bench"}
-	if a.form, a.formType, err = uploadForm(4 << 10); err != nil {
+	if a.form, a.formType, err = UploadForm(4 << 10); err != nil {
 		return nil, err
 	}
 	err = m.Table.Files.Put(ctx, batch.File{Tenant: tenant, ID: a.file, Purpose: "batch", Filename: "in.jsonl", CreatedAt: now})
@@ -163,8 +163,8 @@ func newAPI() (*api, error) {
 	return a, nil
 }
 
-// uploadForm is a form that uploads size bytes.
-func uploadForm(size int) (body []byte, contentType string, err error) {
+// UploadForm is the multipart form of an upload of size bytes, and its type.
+func UploadForm(size int) (body []byte, contentType string, err error) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
 	part, err := w.CreateFormFile("file", "in.jsonl")

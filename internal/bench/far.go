@@ -23,7 +23,7 @@ type farObjects struct {
 const farBuffer = 1 << 20
 
 func (o farObjects) Open(ctx context.Context, object batch.Object, from, to int64) (io.ReadCloser, error) {
-	if err := pause(ctx, o.late); err != nil {
+	if err := memory.Wait(ctx, o.late); err != nil {
 		return nil, err
 	}
 	body, err := o.Objects.Open(ctx, object, from, to)
@@ -44,25 +44,10 @@ func (b *farBody) Read(p []byte) (int, error) {
 		b.full = least
 	}
 	b.full = b.full.Add(took(n))
-	if late := pause(b.ctx, time.Until(b.full)); late != nil {
+	if late := memory.Wait(b.ctx, time.Until(b.full)); late != nil {
 		return 0, late
 	}
 	return n, err
-}
-
-// pause waits for d, which may be negative, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // PlanFar plans an input of at most size bytes, in lines of about 1 KB, that lies
@@ -75,12 +60,7 @@ func PlanFar(size int64, late time.Duration, rate float64, turns int) (bytesPerS
 	if err != nil {
 		return 0, 0, err
 	}
-	raw, err := io.ReadAll(in.Open())
-	if err != nil {
-		return 0, 0, err
-	}
-	m := memory.New(memory.Options{})
-	object, err := m.Objects.Put(context.Background(), batch.Object{Bucket: "inputs", Key: "input"}, raw)
+	m, object, _, err := stored(in)
 	if err != nil {
 		return 0, 0, err
 	}

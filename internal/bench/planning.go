@@ -31,12 +31,7 @@ func PlanSpeed(text Text, lineBytes, turns int) (bytesPerSecond, ratio float64, 
 	if err != nil {
 		return 0, 0, err
 	}
-	raw, err := io.ReadAll(in.Open())
-	if err != nil {
-		return 0, 0, err
-	}
-	m := memory.New(memory.Options{})
-	object, err := m.Objects.Put(context.Background(), batch.Object{Bucket: "inputs", Key: "input"}, raw)
+	m, object, raw, err := stored(in)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -168,4 +163,15 @@ func peakRSS() (int64, error) {
 		return 0, err
 	}
 	return int64(u.Maxrss), nil // bytes, on a Mac
+}
+
+// stored is in-process ports that hold the input as an object.
+func stored(in *Input) (*memory.Memory, batch.Object, []byte, error) {
+	raw, err := io.ReadAll(in.Open())
+	if err != nil {
+		return nil, batch.Object{}, nil, err
+	}
+	m := memory.New(memory.Options{})
+	object, err := m.Objects.Put(context.Background(), batch.Object{Bucket: "inputs", Key: "input"}, raw)
+	return m, object, raw, err
 }
