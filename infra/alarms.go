@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssnssubscriptions"
 	"github.com/aws/jsii-runtime-go"
+
+	"holdfast/internal/config"
 )
 
 // metricNamespace is that of every metric that the functions write. They have no
@@ -90,16 +92,13 @@ func sumOf(period time.Duration) *awscloudwatch.MetricOptions {
 	return &awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: seconds(period)}
 }
 
-// heldParts is how many parts a worker may hold.
-const heldParts = 8
-
 // manySteals is one more than what a single line that kills its workers can bring
 // about in five minutes, which needs nobody: such a line gets its error by itself.
 // The first of them dies with all the parts that it holds; from then on that line's
 // part is run alone, and can be stolen once a lease and margin.
 func manySteals(opts options) int {
 	again := 5 * time.Minute / (opts.settings.Lease + opts.settings.Skew)
-	return heldParts + int(again) + 1
+	return config.HeldParts + int(again) + 1
 }
 
 // newAlarms adds the alarms and the topic that they tell. Whoever wants to hear of

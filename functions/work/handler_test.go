@@ -157,3 +157,10 @@ func TestWire(t *testing.T) {
 		}
 	}
 }
+
+// The template and the reaper see only the settings, and count with this.
+func TestHeldParts(t *testing.T) {
+	if config.HeldParts != batch.MaxHands {
+		t.Errorf("config says that a worker holds %d parts, it holds %d", config.HeldParts, batch.MaxHands)
+	}
+}

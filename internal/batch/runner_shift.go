@@ -21,7 +21,7 @@ type shift struct {
 	owed   int       // goroutines that will still send
 	wake   time.Time // when to look again although nothing was sent
 
-	hands    []*hand // oldest first; maxHands at most
+	hands    []*hand // oldest first; MaxHands at most
 	inFlight int     // requests of all hands, those of a hand that is gone included
 	lanes    lanes   // the same by model
 	room     room
@@ -117,7 +117,7 @@ func (s *shift) advance(now time.Time) {
 }
 
 // snapshot lets a hand leave while the others are gone through.
-func (s *shift) snapshot() []*hand { return append(make([]*hand, 0, maxHands), s.hands...) }
+func (s *shift) snapshot() []*hand { return append(make([]*hand, 0, MaxHands), s.hands...) }
 
 // at asks to be woken at t, if that is still to come.
 func (s *shift) at(now, t time.Time) {
@@ -134,10 +134,10 @@ func (s *shift) abandon() {
 	}
 }
 
-// maxHands is how many parts a run may hold: one whose lines are being sent, and
+// MaxHands is how many parts a run may hold: one whose lines are being sent, and
 // the tails of others. A tail is as long as the slowest of a part's last lines, which
 // at 128 slots and parts of 500 lines outlasts several parts (ADR 11 has the figures).
-const maxHands = 8
+const MaxHands = 8
 
 // next takes another message once the hands have hardly a line left to send
 // (step 4), if there is time enough to be worth it.
@@ -165,7 +165,7 @@ func (s *shift) next(now time.Time) {
 // at most, which is what is sent while a message is received and its part claimed.
 // Sooner would be a part taken from a worker that has nothing to do.
 func (s *shift) dry() bool {
-	if len(s.hands) == 0 || len(s.hands) >= maxHands {
+	if len(s.hands) == 0 || len(s.hands) >= MaxHands {
 		return false
 	}
 	queued := 0
@@ -186,7 +186,7 @@ func (s *shift) received(d Delivery, err error) {
 	case err != nil:
 		s.receiveAt = time.Now().Add(5 * emptyWait)
 		s.r.Log.Warn("receive failed", "error", err)
-	case s.noMore || len(s.hands) >= maxHands || s.ctx.Err() != nil:
+	case s.noMore || len(s.hands) >= MaxHands || s.ctx.Err() != nil:
 		// Trouble came while the call was under way: somebody else shall have it.
 		// A hand that ended meanwhile is no trouble, it leaves more room.
 		s.start(func() func() {

@@ -136,13 +136,17 @@ func (s Settings) LongestWindow() time.Duration {
 // times the most in flight in each. It is printed at deploy.
 func (s Settings) InFlight() int { return s.MaxConcurrency * s.ConcurrencyCeiling }
 
+// HeldParts is how many parts one worker may hold at once: batch.MaxHands, for those
+// who see only the settings. A test of the work function holds that they are equal.
+const HeldParts = 8
+
 // Waiting is how many parts of one wide batch its workflow waits for at once.
 // Enough that no worker waits for the next: it may hold eight whose last lines are
 // under way (docs/adr/0011-tails-of-many-parts.md), and as many again as it would
 // need for a round lie in the queue while reports and messages travel. And no
 // more, because who comes next queues behind these: behind two parts a worker, not
 // behind a batch's 20,000. Step Functions runs 10,000.
-func (s Settings) Waiting() int { return min(max(40, 10*s.MaxConcurrency), 10_000) }
+func (s Settings) Waiting() int { return min(max(40, (HeldParts+2)*s.MaxConcurrency), 10_000) }
 
 // ReapMemory is the reaper's memory in MB, and so its share of a processor. Half as
 // much would save two cents a month in rounds that find nothing, if they took no
