@@ -28,7 +28,9 @@ type Options struct {
 	// Wait is how long Submit waits for somebody else's claim before it says that
 	// it is held; 0 is 3 s, less than 0 not at all.
 	Wait time.Duration
-	Log  *slog.Logger // discarded by default
+	// Stolen is told of each stale reservation that was stolen. It must not block.
+	Stolen func()
+	Log    *slog.Logger // discarded by default
 }
 
 // Bridge submits each correlation id once. Safe for concurrent use.
@@ -52,6 +54,9 @@ func New(store Store, submitter Submitter, o *Options) (*Bridge, error) {
 	or(&b.o.ClaimStale, DefaultClaimStale)
 	or(&b.o.SubmitTimeout, 20*time.Second)
 	or(&b.o.Wait, 3*time.Second)
+	if b.o.Stolen == nil {
+		b.o.Stolen = func() {}
+	}
 	if b.o.Log == nil {
 		b.o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -119,27 +124,63 @@ func (b *Bridge) try(ctx context.Context, r Request, now time.Time) (job string,
 	case !ok:
 		return "", nil, err
 	}
-	cut := now.Add(-b.o.ClaimStale)
 	switch found := taken.Row; {
 	case found.Hash != mine.Hash:
 		return "", nil, ErrConflict
 	case found.State == Confirmed:
 		return found.Job, nil, nil
-	case !found.ClaimedAt.Before(cut):
+	case b.fresh(found, now):
 		return "", &found, nil
 	default:
-		stolen, err := b.store.Steal(ctx, found.Key, found.Ver, cut, mine.Token, mine.Due, now)
+		job, err := b.rob(ctx, found, now)
 		if errors.Is(err, lease.ErrLost) {
 			return "", &found, nil // to somebody else, or confirmed at last: look again
 		}
-		if err != nil {
-			return "", nil, err
-		}
-		b.o.Log.LogAttrs(ctx, slog.LevelInfo, "stale claim stolen", append(about(stolen),
-			slog.Duration("age", now.Sub(found.ClaimedAt)), slog.String("robbed", string(found.Token)))...)
-		job, err = b.submit(ctx, stolen, now)
 		return job, nil, err
 	}
+}
+
+// fresh reports whether a reservation still is its owner's alone.
+func (b *Bridge) fresh(r Row, now time.Time) bool {
+	return !r.ClaimedAt.Before(now.Add(-b.o.ClaimStale))
+}
+
+// rob takes a stale reservation over and submits what it holds. lease.ErrLost when
+// somebody else was faster.
+func (b *Bridge) rob(ctx context.Context, found Row, now time.Time) (string, error) {
+	stolen, err := b.store.Steal(ctx, found.Key, found.Ver, now.Add(-b.o.ClaimStale), lease.NewToken(), now.Add(b.o.ClaimStale), now)
+	if err != nil {
+		return "", err
+	}
+	b.o.Stolen()
+	b.o.Log.LogAttrs(ctx, slog.LevelInfo, "stale claim stolen", append(about(stolen),
+		slog.Duration("age", now.Sub(found.ClaimedAt)), slog.String("robbed", string(found.Token)))...)
+	return b.submit(ctx, stolen, now)
+}
+
+// Resume submits the reservation of this name ([Key.Name]) if it is stale: nobody
+// may come again to ask for it, and the row holds the whole request. resumed says
+// that this call did; without it and without an error there was nothing to do.
+// ErrRefused, with the cause, frees the id as in [Bridge.Submit]; after any other
+// error the claim stays, and turns stale again.
+func (b *Bridge) Resume(ctx context.Context, tenant, name string, now time.Time) (resumed bool, err error) {
+	found, err := b.store.Row(ctx, tenant, name)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("resume: %w", err)
+	case found.State != Reserved || b.fresh(found, now):
+		return false, nil
+	}
+	_, err = b.rob(ctx, found, now)
+	switch {
+	case errors.Is(err, lease.ErrLost):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("resume %s: %w", BatchID(found.Tenant, found.CorrelationID), err)
+	}
+	return true, nil
 }
 
 // submit does what a claim is for. The request is the row's own, which is the

@@ -32,6 +32,9 @@ type Store interface {
 	// Release deletes the row (C4: state=reserved AND claim_token=tok). That it is
 	// gone already is no error. lease.ErrLost otherwise.
 	Release(ctx context.Context, k Key, tok lease.Token) error
+	// Row reads the row of this name ([Key.Name]), strongly consistent, for whoever
+	// knows no more of it than what an index says. [ErrNotFound].
+	Row(ctx context.Context, tenant, name string) (Row, error)
 }
 
 // Submitter starts jobs: Holdfast's own batches, or those of another service.

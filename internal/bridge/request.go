@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,13 +34,66 @@ type Request struct {
 	Window       string
 	Metadata     map[string]string
 	OutputExpiry time.Duration // whole milliseconds; 0: the installation's default
+
+	// Object is the input where it is an object that no file record may stand for
+	// yet; FileID is then [Object.FileID]. It is what makes the request whole, and
+	// not part of what tells it from others: FileID says the same.
+	Object *Object
+	// Service is whose job it is ([Services]); "" is Holdfast's own batches. Whoever
+	// submits the row later sends it there, whatever is configured by then. It is no
+	// part of what tells requests apart either.
+	Service string
 }
+
+// Object names one stored object, and which bytes under that name. Times are in
+// whole seconds, as S3 has them.
+type Object struct {
+	Bucket   string
+	Key      string
+	Version  string // "" where the bucket keeps no versions
+	ETag     string // as the store gave it, quotes included
+	Bytes    int64
+	StoredAt time.Time
+}
+
+// FileID is the id of the file that the object is for a tenant: the same for
+// everybody who comes upon that version of that object.
+func (o Object) FileID(tenant string) string {
+	h := sha256.New()
+	for _, s := range []string{"object", tenant, o.Bucket, o.Key, o.Version} {
+		writeText(h, s)
+	}
+	if o.Version == "" {
+		writeText(h, o.ETag) // all that tells two objects of one name apart
+	}
+	return "file-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:20]))
+}
+
+// CorrelationID is the object's own name, for whoever starts a batch because it is
+// there: printable ASCII, so that another door can be given the same.
+func (o Object) CorrelationID() string {
+	segments := strings.Split(o.Key, "/")
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	u := "s3://" + o.Bucket + "/" + strings.Join(segments, "/")
+	if o.Version != "" {
+		return u + "?versionId=" + url.QueryEscape(o.Version)
+	}
+	return u + "?etag=" + url.QueryEscape(strings.Trim(o.ETag, `"`))
+}
+
+// writeText writes s with its length before it, so that no text can reach into the
+// next one.
+func writeText(w io.Writer, s string) { fmt.Fprintf(w, "%d:", len(s)); io.WriteString(w, s) }
 
 // check refuses what can't be claimed: a fault of the door.
 func (r Request) check() error {
 	switch {
 	case r.Tenant == "" || r.Submitter == "":
 		return errors.New("bridge: a request needs a tenant and a submitter")
+	case r.Object != nil && r.FileID != r.Object.FileID(r.Tenant):
+		return errors.New("bridge: a request for an object goes by that object's file id")
 	case r.CorrelationID == "" || len(r.CorrelationID) > MaxCorrelationID:
 		return fmt.Errorf("bridge: a correlation id has 1 to %d bytes, not %d", MaxCorrelationID, len(r.CorrelationID))
 	}
@@ -52,14 +106,12 @@ func (r Request) check() error {
 // added to, and an addition that is empty must not change it.
 func (r Request) Hash() string {
 	h := sha256.New()
-	// With its length before it no text can reach into the next one.
-	text := func(s string) { fmt.Fprintf(h, "%d:", len(s)); io.WriteString(h, s) }
 	for _, s := range []string{r.Submitter, r.FileID, r.Endpoint, r.Window, strconv.FormatInt(r.OutputExpiry.Milliseconds(), 10), strconv.Itoa(len(r.Metadata))} {
-		text(s)
+		writeText(h, s)
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Metadata)) {
-		text(k)
-		text(r.Metadata[k])
+		writeText(h, k)
+		writeText(h, r.Metadata[k])
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

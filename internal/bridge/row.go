@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"holdfast/internal/lease"
@@ -17,6 +19,13 @@ const (
 
 // Key names one row.
 type Key struct{ Tenant, CorrelationID string }
+
+// Name stands for the correlation id in keys: the id may be longer than a key,
+// and holds any character. 64 lower-case hex digits.
+func (k Key) Name() string {
+	sum := sha256.Sum256([]byte(k.CorrelationID))
+	return hex.EncodeToString(sum[:])
+}
 
 // Row is what the table knows of one correlation id.
 type Row struct {

@@ -15,7 +15,6 @@ type Bridge struct{ port }
 
 var (
 	_ bridge.Store = (*Bridge)(nil)
-	_ bridge.Rows  = (*Bridge)(nil)
 )
 
 // Claim is bridge.Store.Claim (C1).
@@ -97,7 +96,7 @@ func (s *Bridge) Release(ctx context.Context, k bridge.Key, tok lease.Token) err
 	})
 }
 
-// Row is bridge.Rows.Row.
+// Row is bridge.Store.Row.
 func (s *Bridge) Row(ctx context.Context, tenant, id string) (bridge.Row, error) {
 	return call(ctx, s.faults, "Bridge.Row", func() (bridge.Row, error) {
 		s.mu.Lock()
@@ -128,6 +127,11 @@ func (i *items) writeRow(r bridge.Row) bridge.Row {
 
 func cloneRow(r bridge.Row) bridge.Row {
 	r.Request.Metadata = maps.Clone(r.Request.Metadata)
+	if o := r.Request.Object; o != nil {
+		stored := *o
+		stored.StoredAt = millis(stored.StoredAt)
+		r.Request.Object = &stored
+	}
 	r.ClaimedAt, r.Due, r.ExpiresAt = millis(r.ClaimedAt), millis(r.Due), millis(r.ExpiresAt)
 	return r
 }

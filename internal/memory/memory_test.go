@@ -219,7 +219,7 @@ func keys(drop string) func(storetest.T) access.Store {
 func bridges(drop string) func(storetest.T) storetest.BridgePorts {
 	return func(storetest.T) storetest.BridgePorts {
 		s := table(drop)
-		return storetest.BridgePorts{Store: s.Bridge, Rows: s.Bridge, Look: func(_ storetest.T, k bridge.Key) (bridge.Row, bool) {
+		return storetest.BridgePorts{Store: s.Bridge, Look: func(_ storetest.T, k bridge.Key) (bridge.Row, bool) {
 			return s.Row(k.Tenant, k.CorrelationID)
 		}}
 	}

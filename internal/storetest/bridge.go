@@ -15,7 +15,6 @@ import (
 // BridgePorts are what the suite of bridge.Store needs.
 type BridgePorts struct {
 	Store bridge.Store
-	Rows  bridge.Rows
 	// Look reads a row past the port, which has no need to.
 	Look func(T, bridge.Key) (bridge.Row, bool)
 }
@@ -58,15 +57,15 @@ func BridgeCases() []Case[BridgePorts] {
 // bridgeNamed: a reader that knows an index row only finds what it stands for.
 func bridgeNamed(t T, p BridgePorts) {
 	r := claimed(t, p, token())
-	got := value(p.Rows.Row(t.Context(), r.Tenant, r.Name()))(t, "row")
+	got := value(p.Store.Row(t.Context(), r.Tenant, r.Name()))(t, "row")
 	if want, _ := p.Look(t, r.Key); !reflect.DeepEqual(got, want) || got.Key != r.Key {
 		t.Errorf("row is %+v, want %+v", got, want)
 	}
 	for _, k := range []bridge.Key{{Tenant: tenant(), CorrelationID: r.CorrelationID}, {Tenant: r.Tenant, CorrelationID: unique()}} {
-		refuses(t, "row that isn't there", fault(p.Rows.Row(t.Context(), k.Tenant, k.Name())), bridge.ErrNotFound)
+		refuses(t, "row that isn't there", fault(p.Store.Row(t.Context(), k.Tenant, k.Name())), bridge.ErrNotFound)
 	}
 	interrupts(t, map[string]func(context.Context) error{
-		"Row": func(ctx context.Context) error { return fault(p.Rows.Row(ctx, r.Tenant, r.Name())) },
+		"Row": func(ctx context.Context) error { return fault(p.Store.Row(ctx, r.Tenant, r.Name())) },
 	})
 }
 

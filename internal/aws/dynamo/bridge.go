@@ -13,7 +13,6 @@ import (
 
 var (
 	_ bridge.Store = (*Bridge)(nil)
-	_ bridge.Rows  = (*Bridge)(nil)
 	_ bridge.Sends = (*Sends)(nil)
 )
 
@@ -85,7 +84,7 @@ func (s *Bridge) Release(ctx context.Context, k bridge.Key, tok lease.Token) err
 	return nil
 }
 
-// Row implements bridge.Rows.
+// Row implements bridge.Store.
 func (s *Bridge) Row(ctx context.Context, tenant, name string) (bridge.Row, error) {
 	a, err := s.t.get(ctx, bridgeNamed(tenant, name))
 	if errors.Is(err, batch.ErrNotFound) {

@@ -41,6 +41,37 @@ type requestItem struct {
 	Window    string            `dynamodbav:"window"`
 	Metadata  map[string]string `dynamodbav:"metadata,omitempty"`
 	Expiry    int64             `dynamodbav:"output_expiry,omitempty"` // milliseconds
+	Object    *inputItem        `dynamodbav:"object,omitempty"`
+	Service   string            `dynamodbav:"service,omitempty"`
+}
+
+// inputItem is an object that no file record stood for when it was asked for.
+type inputItem struct {
+	objectItem
+	StoredAt int64 `dynamodbav:"stored_at"`
+}
+
+func newRequestItem(q bridge.Request) requestItem {
+	i := requestItem{
+		Submitter: q.Submitter, FileID: q.FileID, Endpoint: q.Endpoint, Window: q.Window, Metadata: q.Metadata,
+		Expiry: q.OutputExpiry.Milliseconds(), Service: q.Service,
+	}
+	if o := q.Object; o != nil {
+		i.Object = &inputItem{objectItem{o.Bucket, o.Key, o.Version, o.ETag, o.Bytes}, millis(o.StoredAt)}
+	}
+	return i
+}
+
+// request is all of it but what the row has itself.
+func (i requestItem) request() bridge.Request {
+	q := bridge.Request{
+		Submitter: i.Submitter, FileID: i.FileID, Endpoint: i.Endpoint, Window: i.Window, Metadata: i.Metadata,
+		OutputExpiry: time.Duration(i.Expiry) * time.Millisecond, Service: i.Service,
+	}
+	if o := i.Object; o != nil {
+		q.Object = &bridge.Object{Bucket: o.Bucket, Key: o.Key, Version: o.Version, ETag: o.ETag, Bytes: o.Bytes, StoredAt: fromMillis(o.StoredAt)}
+	}
+	return q
 }
 
 func newRowItem(r bridge.Row) rowItem {
@@ -49,21 +80,16 @@ func newRowItem(r bridge.Row) rowItem {
 		head:   newHead(bridgeKey(r.Key), r.Due),
 		Tenant: r.Tenant, CorrelationID: r.CorrelationID,
 		State: r.State, Token: r.Token, Ver: r.Ver, ClaimedAt: millis(r.ClaimedAt),
-		Request: requestItem{q.Submitter, q.FileID, q.Endpoint, q.Window, q.Metadata, q.OutputExpiry.Milliseconds()},
-		Hash:    r.Hash, RequestID: q.RequestID, Job: r.Job, TTL: seconds(r.ExpiresAt),
+		Request: newRequestItem(q), Hash: r.Hash, RequestID: q.RequestID, Job: r.Job, TTL: seconds(r.ExpiresAt),
 	}
 }
 
 func (i rowItem) row() bridge.Row {
-	q := i.Request
+	q := i.Request.request()
+	q.Tenant, q.CorrelationID, q.RequestID = i.Tenant, i.CorrelationID, i.RequestID
 	return bridge.Row{
 		Key: bridge.Key{Tenant: i.Tenant, CorrelationID: i.CorrelationID}, State: i.State, Token: i.Token, Ver: i.Ver,
-		ClaimedAt: fromMillis(i.ClaimedAt), Due: fromMillis(i.DueAt), Hash: i.Hash, Job: i.Job, ExpiresAt: fromSeconds(i.TTL),
-		Request: bridge.Request{
-			Tenant: i.Tenant, CorrelationID: i.CorrelationID, RequestID: i.RequestID,
-			Submitter: q.Submitter, FileID: q.FileID, Endpoint: q.Endpoint, Window: q.Window, Metadata: q.Metadata,
-			OutputExpiry: time.Duration(q.Expiry) * time.Millisecond,
-		},
+		ClaimedAt: fromMillis(i.ClaimedAt), Due: fromMillis(i.DueAt), Request: q, Hash: i.Hash, Job: i.Job, ExpiresAt: fromSeconds(i.TTL),
 	}
 }
 

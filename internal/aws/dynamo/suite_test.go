@@ -118,7 +118,7 @@ func eventsPorts(_ raw, s *Store) storetest.EventsPorts {
 func files(_ raw, s *Store) batch.Files { return s.Files }
 
 func bridgePorts(r raw, s *Store) storetest.BridgePorts {
-	return storetest.BridgePorts{Store: s.Bridge, Rows: s.Bridge, Look: func(t storetest.T, k bridge.Key) (bridge.Row, bool) {
+	return storetest.BridgePorts{Store: s.Bridge, Look: func(t storetest.T, k bridge.Key) (bridge.Row, bool) {
 		t.Helper()
 		out, err := r.client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &r.name, Key: bridgeKey(k).attributes(), ConsistentRead: aws.Bool(true)})
 		if err != nil {

@@ -1,0 +1,40 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Services sends each request to the Submitter of its Service. A request of a
+// service that isn't there is an error and no refusal: whoever configures it again
+// finds the claim still standing.
+type Services map[string]Submitter
+
+var _ Submitter = Services(nil)
+
+// Submit is Submitter.Submit of the request's service.
+func (s Services) Submit(ctx context.Context, id string, r Request, now time.Time) (string, error) {
+	to, err := s.of(r)
+	if err != nil {
+		return "", err
+	}
+	return to.Submit(ctx, id, r, now)
+}
+
+// Find is Submitter.Find of the request's service.
+func (s Services) Find(ctx context.Context, id string, r Request) (string, error) {
+	to, err := s.of(r)
+	if err != nil {
+		return "", err
+	}
+	return to.Find(ctx, id, r)
+}
+
+func (s Services) of(r Request) (Submitter, error) {
+	to, ok := s[r.Service]
+	if !ok {
+		return nil, fmt.Errorf("bridge: no service %q is configured here", r.Service)
+	}
+	return to, nil
+}
