@@ -27,6 +27,7 @@ const (
 	EventCircuitOpen  EventKind = "circuit_open" // a model answers nothing but errors
 	EventRestarted    EventKind = "restarted"    // an execution was gone before its work was done
 	EventEnding       EventKind = "ending"       // how the batch ends was decided; Reason says how
+	EventRefused      EventKind = "refused"      // the batch that a correlation id stands for was not created; Reason says why
 )
 
 // NoPart is the Part of an event that is about the batch as a whole.
@@ -91,4 +92,10 @@ func DeathOf(dead Part) Event {
 		Tenant: dead.Tenant, Batch: dead.Batch, Part: dead.N, At: dead.DeadAt, Ver: dead.Ver,
 		Kind: EventDead, Attempt: dead.Attempts, Reason: dead.LastError,
 	}
+}
+
+// RefusalOf tells that no batch came to be under this id, and why. A request that is
+// refused again is told again.
+func RefusalOf(tenant, id string, why error, at time.Time) Event {
+	return Event{Tenant: tenant, Batch: id, Part: NoPart, At: at, Kind: EventRefused, Reason: reason(why)}
 }

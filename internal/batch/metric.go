@@ -21,6 +21,8 @@ const (
 	MetricOverdue      Metric = "OverdueBatches" // batches open beyond their deadline and its drain, a gauge
 	MetricBatchAge     Metric = "BatchAge"       // seconds that a batch took from creation to its end; to be averaged
 	MetricBatches      Metric = "Batches"        // batches that came to their end
+	MetricClaimSteals  Metric = "ClaimSteals"    // stale claims of a bridge, taken over by a delivery or the reaper
+	MetricRefused      Metric = "Refused"        // objects and messages that start nothing, for a reason of their own
 )
 
 // Observer is told what happens. It is called beside the work, from any

@@ -132,7 +132,7 @@ func (b *Bridge) try(ctx context.Context, r Request, now time.Time) (job string,
 	case b.fresh(found, now):
 		return "", &found, nil
 	default:
-		job, err := b.rob(ctx, found, now)
+		job, err := b.rob(ctx, found, r.Object, now)
 		if errors.Is(err, lease.ErrLost) {
 			return "", &found, nil // to somebody else, or confirmed at last: look again
 		}
@@ -146,11 +146,16 @@ func (b *Bridge) fresh(r Row, now time.Time) bool {
 }
 
 // rob takes a stale reservation over and submits what it holds. lease.ErrLost when
-// somebody else was faster.
-func (b *Bridge) rob(ctx context.Context, found Row, now time.Time) (string, error) {
+// somebody else was faster. o is the input, if the thief knows it as an object: the
+// robbed may have had nothing but its file id, of which no record is there yet, and
+// the thief would be refused in its stead.
+func (b *Bridge) rob(ctx context.Context, found Row, o *Object, now time.Time) (string, error) {
 	stolen, err := b.store.Steal(ctx, found.Key, found.Ver, now.Add(-b.o.ClaimStale), lease.NewToken(), now.Add(b.o.ClaimStale), now)
 	if err != nil {
 		return "", err
+	}
+	if stolen.Request.Object == nil {
+		stolen.Request.Object = o
 	}
 	b.o.Stolen()
 	b.o.Log.LogAttrs(ctx, slog.LevelInfo, "stale claim stolen", append(about(stolen),
@@ -159,28 +164,29 @@ func (b *Bridge) rob(ctx context.Context, found Row, now time.Time) (string, err
 }
 
 // Resume submits the reservation of this name ([Key.Name]) if it is stale: nobody
-// may come again to ask for it, and the row holds the whole request. resumed says
-// that this call did; without it and without an error there was nothing to do.
-// ErrRefused, with the cause, frees the id as in [Bridge.Submit]; after any other
-// error the claim stays, and turns stale again.
-func (b *Bridge) Resume(ctx context.Context, tenant, name string, now time.Time) (resumed bool, err error) {
+// may come again to ask for it, and the row holds the whole request. id is that of
+// the job, whatever became of the submit; "" without an error: there was nothing to
+// do, or somebody else did it. ErrRefused, with the cause, frees the correlation id as in
+// [Bridge.Submit]; after any other error the claim stays, and turns stale again.
+func (b *Bridge) Resume(ctx context.Context, tenant, name string, now time.Time) (id string, err error) {
 	found, err := b.store.Row(ctx, tenant, name)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return false, nil
+		return "", nil
 	case err != nil:
-		return false, fmt.Errorf("resume: %w", err)
+		return "", fmt.Errorf("resume: %w", err)
 	case found.State != Reserved || b.fresh(found, now):
-		return false, nil
+		return "", nil
 	}
-	_, err = b.rob(ctx, found, now)
+	id = BatchID(found.Tenant, found.CorrelationID)
+	_, err = b.rob(ctx, found, nil, now)
 	switch {
 	case errors.Is(err, lease.ErrLost):
-		return false, nil
+		return "", nil
 	case err != nil:
-		return false, fmt.Errorf("resume %s: %w", BatchID(found.Tenant, found.CorrelationID), err)
+		return id, fmt.Errorf("resume %s: %w", id, err)
 	}
-	return true, nil
+	return id, nil
 }
 
 // submit does what a claim is for. The request is the row's own, which is the

@@ -9,7 +9,8 @@
 // so that the id can be used again; one of unknown fate leaves it reserved. A
 // reservation older than ClaimStale belongs to somebody who died, and is stolen
 // through ver (C2). The row holds the whole request: whoever steals it needs
-// nobody to send it again.
+// nobody to send it again. So [Bridge.Resume], which the reaper calls, ends what
+// was begun for somebody who is gone.
 //
 // The claim only spares work. What makes a slow owner harmless that was robbed
 // while it slept is that [BatchID] derives the job's id from tenant and

@@ -21,8 +21,9 @@ type Letter struct {
 // Door says what a letter asks for.
 type Door interface {
 	// Open reads a letter. ErrNothing when it asks for nothing and that is as it
-	// should be. *RefusedError when it never will be a request. Anything else may
-	// pass: the letter comes back. now is the drain's.
+	// should be. ErrRefused, with the cause (a *RefusedError, say), when it never will
+	// be a request; what is known of it by then may come along, for Refuse. Anything
+	// else may pass: the letter comes back. now is the drain's.
 	Open(ctx context.Context, l Letter, now time.Time) (Request, error)
 	// Refuse leaves word of why nothing came of a letter where its sender looks for
 	// it. r is what Open made of it; its zero value if nothing. After nil the letter

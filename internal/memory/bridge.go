@@ -13,9 +13,7 @@ import (
 // Bridge is bridge.Store over a Table.
 type Bridge struct{ port }
 
-var (
-	_ bridge.Store = (*Bridge)(nil)
-)
+var _ bridge.Store = (*Bridge)(nil)
 
 // Claim is bridge.Store.Claim (C1).
 func (s *Bridge) Claim(ctx context.Context, r bridge.Row) error {

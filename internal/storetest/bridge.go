@@ -29,6 +29,7 @@ func RunBridge(t *testing.T, open func(T) BridgePorts) {
 func BridgeCases() []Case[BridgePorts] {
 	return []Case[BridgePorts]{
 		{"claim/a full row and a bare one come back", bridgeRoundTrip},
+		{"claim/nothing of a request is left out", bridgeWhole},
 		{"claim/a reserved id is taken", bridgeTaken},
 		{"claim/one of many wins", bridgeRace},
 		{"claim/again under the same token is its own lost write", bridgeClaimAgain},
@@ -74,7 +75,11 @@ func row(tok lease.Token) bridge.Row {
 	r := bridge.Request{
 		Tenant: tenant(), CorrelationID: awkward + unique() + strings.Repeat("x", 2000), RequestID: "req-" + unique(),
 		Submitter: "arn:aws:iam::111122223333:user/é+=,.@-_/x", FileID: "file-" + unique(), Endpoint: "/v1/embeddings", Window: "24h",
-		Metadata: map[string]string{awkward: awkward, "empty": ""}, OutputExpiry: 36 * time.Hour,
+		Metadata: map[string]string{awkward: awkward, "empty": ""}, OutputExpiry: 36 * time.Hour, Service: awkward,
+		Object: &bridge.Object{
+			Bucket: "inputs-" + unique(), Key: "in/acme/" + awkward, Version: awkward, ETag: `"0123456789abcdef0123456789abcdef-3"`,
+			Bytes: 10 << 30, StoredAt: at(-time.Hour).Truncate(time.Second).UTC(),
+		},
 	}
 	return bridge.Row{
 		Key: bridge.Key{Tenant: r.Tenant, CorrelationID: r.CorrelationID}, State: bridge.Reserved, Token: tok, Ver: 1,
@@ -132,6 +137,29 @@ func bridgeRoundTrip(t T, p BridgePorts) {
 		succeeds(t, "claim", p.Store.Claim(t.Context(), r))
 		keeps(t, p, "stored", r)
 	}
+}
+
+// bridgeWhole: whoever submits the row later knows no more than it holds, so a
+// member that somebody adds to a request has to be stored as well. Nor does the
+// store keep what the caller goes on writing to.
+func bridgeWhole(t T, p BridgePorts) {
+	r := row(token())
+	for _, v := range []any{r, r.Request, *r.Request.Object} {
+		for f, value := range reflect.ValueOf(v).Fields() {
+			if value.IsZero() && f.Name != "Job" {
+				t.Errorf("the suite's row has no %T.%s: nobody would miss it", v, f.Name)
+			}
+		}
+	}
+	succeeds(t, "claim", p.Store.Claim(t.Context(), r))
+	object, want := *r.Request.Object, r
+	want.Request.Object = &object
+	r.Request.Object.Key = "written to since"
+	stolen := value(steal(t, p, want, 1, token()))(t, "steal")
+	same(t, "the request of who steals it", stolen.Request, want.Request)
+	stolen.Request.Object.Key = "written to since"
+	got, _ := p.Look(t, want.Key)
+	same(t, "the request stored", got.Request, want.Request)
 }
 
 func bridgeTaken(t T, p BridgePorts) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"time"
 
 	"holdfast/internal/batch"
@@ -19,13 +20,16 @@ import (
 type Submitter struct {
 	creator *batch.Creator
 	batches batch.Batches
+	files   batch.Files
+	expiry  time.Duration
 }
 
 var _ bridge.Submitter = (*Submitter)(nil)
 
-// New returns a Submitter. The batches are those that the Creator records.
-func New(creator *batch.Creator, batches batch.Batches) *Submitter {
-	return &Submitter{creator, batches}
+// New returns a Submitter. Batches and files are those of the Creator. A file that
+// is recorded for an object expires that long after the object was stored.
+func New(creator *batch.Creator, batches batch.Batches, files batch.Files, expiry time.Duration) *Submitter {
+	return &Submitter{creator, batches, files, expiry}
 }
 
 // Submit is bridge.Submitter.Submit; the job's name is id. The errors are
@@ -42,8 +46,16 @@ func (s *Submitter) Submit(ctx context.Context, id string, r bridge.Request, now
 // Create creates the batch of this id, or finds it created by the same request.
 // The answer is the batch as it is stored; with batch.ErrNotStarted too. A refusal
 // is bridge.ErrRefused, with an *openai.Error, or with bridge.ErrConflict where
-// the id stands for another request.
+// the id stands for another request. An object that is the input has its file
+// recorded first; one whose file was deleted since is no input any more.
 func (s *Submitter) Create(ctx context.Context, id string, r bridge.Request, now time.Time) (batch.Batch, error) {
+	if r.Object != nil {
+		// That it exists is what makes this call fit to be repeated: also under another
+		// expiry, where that setting was changed.
+		if err := s.files.Put(ctx, s.file(r)); err != nil && !errors.Is(err, batch.ErrExists) {
+			return batch.Batch{}, fmt.Errorf("record the file of an object: %w", err)
+		}
+	}
 	b, err := s.creator.Create(ctx, batch.Request{
 		Tenant: r.Tenant, Submitter: r.Submitter, RequestID: r.RequestID, ID: id,
 		FileID: r.FileID, Endpoint: r.Endpoint, Window: r.Window, Metadata: r.Metadata, OutputExpiry: r.OutputExpiry,
@@ -57,6 +69,17 @@ func (s *Submitter) Create(ctx context.Context, id string, r bridge.Request, now
 		}
 	}
 	return b, err
+}
+
+// file is the record of the file that the request's object is. All of it follows
+// from the object, so that whoever comes upon it records the same.
+func (s *Submitter) file(r bridge.Request) batch.File {
+	o := r.Object
+	return batch.File{
+		Tenant: r.Tenant, ID: r.FileID, Purpose: openai.PurposeBatch, Filename: path.Base(o.Key),
+		Object:    batch.Object{Bucket: o.Bucket, Key: o.Key, Version: o.Version, ETag: o.ETag, Bytes: o.Bytes},
+		CreatedAt: o.StoredAt, ExpiresAt: o.StoredAt.Add(s.expiry),
+	}
 }
 
 // Find is bridge.Submitter.Find. A batch whose workflow never started is started.

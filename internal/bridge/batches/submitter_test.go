@@ -42,7 +42,7 @@ func (r *rig) submitter(f *memory.Faults) *batches.Submitter {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return batches.New(c, view.Table.Batches)
+	return batches.New(c, view.Table.Batches, view.Table.Files, 24*time.Hour)
 }
 
 func request() bridge.Request {
@@ -147,4 +147,104 @@ func TestTroubleIsNoRefusal(t *testing.T) {
 			}
 		}
 	})
+}
+
+func dropped() bridge.Request {
+	r := request()
+	r.Object = &bridge.Object{Bucket: "inputs", Key: "in/acme/a b/ü.jsonl", Version: "v1", ETag: `"0123"`, Bytes: 7, StoredAt: start.Add(-time.Hour)}
+	r.FileID = r.Object.FileID("acme")
+	return r
+}
+
+// An object becomes the file of its own id, and the batch reads that version of it.
+func TestObjectIsRecordedAsAFile(t *testing.T) {
+	r, q := newRig(t), dropped()
+	for range 2 {
+		if job, err := r.submitter(nil).Submit(t.Context(), id, q, start); err != nil || job != id {
+			t.Fatalf("%q, %v", job, err)
+		}
+	}
+	object := batch.Object{Bucket: "inputs", Key: "in/acme/a b/ü.jsonl", Version: "v1", ETag: `"0123"`, Bytes: 7}
+	f, err := r.mem.Table.Files.Get(t.Context(), "acme", q.FileID)
+	want := batch.File{Tenant: "acme", ID: q.FileID, Purpose: "batch", Filename: "ü.jsonl", Object: object, CreatedAt: start.Add(-time.Hour), ExpiresAt: start.Add(23 * time.Hour)}
+	if err != nil || f != want {
+		t.Errorf("%+v, %v\nwant %+v", f, err, want)
+	}
+	if b, _ := r.mem.Table.Batch("acme", id); b.Input != (batch.Input{FileID: q.FileID, Object: object}) {
+		t.Errorf("%+v", b.Input)
+	}
+	// By the file's id alone it is the same request: another door may have that.
+	q.Object = nil
+	if job, err := r.submitter(nil).Submit(t.Context(), id, q, start); err != nil || job != id {
+		t.Errorf("by the file's id: %q, %v", job, err)
+	}
+}
+
+// The setting that says how long files live may change while a drop is delivered again.
+func TestFileOfAnObjectThatIsThere(t *testing.T) {
+	r, q := newRig(t), dropped()
+	earlier := batch.File{Tenant: "acme", ID: q.FileID, Purpose: "batch", CreatedAt: start, ExpiresAt: start.Add(time.Hour)}
+	if err := r.mem.Table.Files.Put(t.Context(), earlier); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.submitter(nil).Submit(t.Context(), id, q, start); err != nil {
+		t.Fatal(err)
+	}
+	if f, _ := r.mem.Table.Files.Get(t.Context(), "acme", q.FileID); f != earlier {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Deleted is deleted, and expired is expired: the object doesn't bring the file back.
+func TestFileOfAnObjectThatIsGone(t *testing.T) {
+	r, q := newRig(t), dropped()
+	if _, err := r.submitter(nil).Submit(t.Context(), id, q, start.Add(24*time.Hour)); !errors.Is(err, bridge.ErrRefused) {
+		t.Errorf("expired: %v", err)
+	}
+	if err := r.mem.Table.Files.Delete(t.Context(), "acme", q.FileID, start); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.submitter(nil).Submit(t.Context(), id, q, start)
+	if e, ok := errors.AsType[*openai.Error](err); !errors.Is(err, bridge.ErrRefused) || !ok || e.Code != "file_not_found" {
+		t.Errorf("deleted: %v", err)
+	}
+	if n := len(r.mem.Workflow.Executions()); n != 0 {
+		t.Errorf("%d executions", n)
+	}
+}
+
+// What an object costs is one write: what a drain adds to a submit is the claim.
+func TestCallsOfASubmit(t *testing.T) {
+	r := newRig(t)
+	for name, c := range map[string]struct {
+		q    bridge.Request
+		id   string
+		want string
+	}{
+		"a file":    {request(), id, "Files.Get Batches.Create Workflow.Start"},
+		"an object": {dropped(), "batch_" + strings.Repeat("b", 32), "Files.Put Files.Get Batches.Create Workflow.Start"},
+	} {
+		f := memory.NewFaults()
+		if _, err := r.submitter(f).Submit(t.Context(), c.id, c.q, start); err != nil {
+			t.Fatal(err)
+		}
+		var ops []string
+		for _, p := range f.Calls() {
+			ops = append(ops, p.Op)
+		}
+		if got := strings.Join(ops, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestTroubleWithAnObject(t *testing.T) {
+	r, f := newRig(t), memory.NewFaults()
+	f.Before("Files.Put", 0, memory.Fail(nil))
+	if _, err := r.submitter(f).Submit(t.Context(), id, dropped(), start); !errors.Is(err, memory.ErrInjected) || errors.Is(err, bridge.ErrRefused) {
+		t.Errorf("%v", err)
+	}
+	if _, there := r.mem.Table.Batch("acme", id); there {
+		t.Error("a batch without the record of its input")
+	}
 }
