@@ -35,6 +35,13 @@ func TestClaimStaleFallsBack(t *testing.T) {
 			}
 		}
 	}
+	// What fell back is judged by what holds in its place.
+	if _, err := Parse(env(map[string]string{claimStale: "often", "HOLDFAST_SUBMIT_TIMEOUT": "3m"})); err == nil {
+		t.Error("a submit that may take as long as the default claim is accepted")
+	}
+	if _, err := Parse(env(map[string]string{claimStale: "30s", "HOLDFAST_SUBMIT_TIMEOUT": "30s"})); err == nil {
+		t.Error("a claim that turns stale as its submit ends is accepted")
+	}
 	// Others are refused still, beside it.
 	if _, err := Parse(env(map[string]string{claimStale: "often", "HOLDFAST_LEASE": "often"})); err == nil {
 		t.Error("a bad lease is accepted")

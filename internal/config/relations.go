@@ -116,6 +116,12 @@ var relations = []relation{
 		"a batch reads its input until it ends",
 		func(s Settings) bool { return s.FileExpiry > s.LongestWindow() },
 	},
+	{
+		[]string{claimStale, "HOLDFAST_SUBMIT_TIMEOUT"},
+		"a claim must turn stale later than a submit is ended",
+		"otherwise live owners would be robbed as a rule",
+		func(s Settings) bool { return s.ClaimStale > s.SubmitTimeout },
+	},
 }
 
 // Fault is one variable whose value can't be used.

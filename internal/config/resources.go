@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,6 +19,12 @@ const (
 	EnvUpstreamURL     = "HOLDFAST_UPSTREAM_URL"
 	EnvUpstreamSecret  = "HOLDFAST_UPSTREAM_SECRET"
 	EnvUpstreamKey     = "HOLDFAST_UPSTREAM_KEY"
+
+	EnvIngestQueueURL       = "HOLDFAST_INGEST_QUEUE_URL"
+	EnvIngestDeadLettersURL = "HOLDFAST_INGEST_DEAD_LETTERS_URL"
+	EnvJobsURL              = "HOLDFAST_JOBS_URL"
+	EnvJobsSecret           = "HOLDFAST_JOBS_SECRET"
+	EnvJobsKey              = "HOLDFAST_JOBS_KEY"
 )
 
 // Resources are the deployed things a program talks to. Only those its [Role]
@@ -29,15 +36,28 @@ type Resources struct {
 	WorkQueueURL    string
 	DeadLettersURL  string
 	StateMachineARN string
-	Upstream        Upstream
+	Upstream        Upstream // of all models that no other has; the zero value where there is none
+
+	Upstreams     []Upstream     // chosen by the models they name
+	UpstreamAllow []netip.Prefix // where upstreams may be though such addresses are refused otherwise
+
+	IngestQueueURL       string // of the S3 and queue doors
+	IngestDeadLettersURL string // of that queue: what was refused, with its reason
+	Jobs                 Jobs
 }
 
-// Upstream is the OpenAI-compatible service that answers the lines.
+// Upstream is an OpenAI-compatible service that answers lines.
 type Upstream struct {
-	URL    string // base URL without /v1 and without a closing slash
-	Secret string // name of the Secrets Manager secret with the bearer token, or empty
-	Key    string // the token itself, local use only, or empty; never logged
+	Models []string // whole names, or beginnings of names and a *; none: those that no other has
+	URL    string   // base URL without /v1 and without a closing slash
+	Secret string   // name of the Secrets Manager secret with the bearer token, or empty
+	Key    string   // the token itself, local use only, or empty; never logged
 }
+
+// Jobs is the external service at which what comes by S3 or by a message is
+// started instead of here; the zero value where there is none. Its members are as
+// Upstream's: of the URL, <URL>/v1/jobs is called.
+type Jobs struct{ URL, Secret, Key string }
 
 // Role is a program and the resources it needs, by variable. The infra app hands
 // a function exactly these.
@@ -51,15 +71,25 @@ type Role struct {
 var (
 	API         = Role{Name: "api", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvStateMachineARN, EnvWorkQueueURL}}
 	Plan        = Role{Name: "plan", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket}}
-	Work        = Role{Name: "work", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvWorkQueueURL, EnvUpstreamURL}, Optional: []string{EnvUpstreamSecret, EnvUpstreamKey}}
+	Work        = Role{Name: "work", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvWorkQueueURL, EnvUpstreamURL}, Optional: upstreams}
 	Finish      = Role{Name: "finish", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket}}
-	Reap        = Role{Name: "reap", Required: []string{EnvTable, EnvWorkQueueURL, EnvDeadLettersURL, EnvStateMachineARN}}
+	Reap        = Role{Name: "reap", Required: []string{EnvTable, EnvWorkQueueURL, EnvDeadLettersURL, EnvStateMachineARN}, Optional: jobs}
+	Ingest      = Role{Name: "ingest", Required: []string{EnvTable, EnvInputsBucket, EnvResultsBucket, EnvStateMachineARN, EnvIngestQueueURL, EnvIngestDeadLettersURL}, Optional: jobs}
+	Gateway     = Role{Name: "gateway", Required: []string{EnvTable, EnvUpstreamURL}, Optional: upstreams}
 	CommandLine = Role{Name: "holdfast", Required: []string{EnvTable}}
 	Cost        = Role{Name: "holdfast cost", Required: []string{EnvTable, EnvStateMachineARN}}
 
 	// Deploy is the infra app at synth: everything else comes from the stack.
-	Deploy = Role{Name: "deploy", Required: []string{EnvUpstreamURL}, Optional: []string{EnvUpstreamSecret, EnvUpstreamKey}}
+	Deploy = Role{Name: "deploy", Required: []string{EnvUpstreamURL}, Optional: slices.Concat(upstreams, jobs)}
 )
+
+// upstreams is what whoever calls models reads beside EnvUpstreamURL, which may be
+// missing where EnvUpstreams names services: then other models have none.
+var upstreams = []string{EnvUpstreamSecret, EnvUpstreamKey, EnvUpstreams, EnvUpstreamAllow}
+
+// jobs is what whoever starts external jobs reads: ingest, and the reaper, which
+// goes on where ingest died.
+var jobs = []string{EnvJobsURL, EnvJobsSecret, EnvJobsKey}
 
 // Needs reports whether the role reads this variable.
 func (r Role) Needs(variable string) bool {
@@ -88,17 +118,23 @@ func ParseResources(getenv func(string) string, role Role) (Resources, error) {
 		{EnvUpstreamURL, &res.Upstream.URL, "the http(s) base URL of an OpenAI-compatible service, without /v1", baseURL},
 		{EnvUpstreamSecret, &res.Upstream.Secret, "the name of a Secrets Manager secret", secretName},
 		{EnvUpstreamKey, &res.Upstream.Key, "a bearer token without spaces", bearerToken},
+		{EnvIngestQueueURL, &res.IngestQueueURL, "the URL of the ingest queue", httpURL},
+		{EnvIngestDeadLettersURL, &res.IngestDeadLettersURL, "the URL of the ingest queue's dead letters", httpURL},
+		{EnvJobsURL, &res.Jobs.URL, "the http(s) base URL of a service with POST /v1/jobs, without /v1", baseURL},
+		{EnvJobsSecret, &res.Jobs.Secret, "the name of a Secrets Manager secret", secretName},
+		{EnvJobsKey, &res.Jobs.Key, "a bearer token without spaces", bearerToken},
 	} {
 		if !role.Needs(v.name) {
 			continue
 		}
 		value := getenv(v.name)
 		switch {
+		case v.name == EnvUpstreamURL && value == "" && getenv(EnvUpstreams) != "" && role.Needs(EnvUpstreams):
 		case value == "" && slices.Contains(role.Required, v.name):
 			faults = append(faults, &Fault{Name: v.name, Allowed: v.allowed + " (needed by " + role.Name + ")"})
 		case value == "":
 		case !v.ok(value):
-			if v.name == EnvUpstreamKey {
+			if v.name == EnvUpstreamKey || v.name == EnvJobsKey {
 				value = "(hidden)"
 			}
 			faults = append(faults, &Fault{Name: v.name, Value: value, Allowed: v.allowed})
@@ -107,11 +143,25 @@ func ParseResources(getenv func(string) string, role Role) (Resources, error) {
 		}
 	}
 	res.Upstream.URL = strings.TrimSuffix(res.Upstream.URL, "/")
-	if res.Upstream.Secret != "" && res.Upstream.Key != "" {
+	res.Jobs.URL = strings.TrimSuffix(res.Jobs.URL, "/")
+	faults = append(faults, res.parseMore(getenv, role)...)
+	for _, s := range []struct{ secret, key, secretName, keyName string }{
+		{res.Upstream.Secret, res.Upstream.Key, EnvUpstreamSecret, EnvUpstreamKey},
+		{res.Jobs.Secret, res.Jobs.Key, EnvJobsSecret, EnvJobsKey},
+	} {
+		if s.secret != "" && s.key != "" {
+			faults = append(faults, &BrokenRelation{
+				Values: s.secretName + ", " + s.keyName,
+				Rule:   "only one of them may be set",
+				Why:    "nobody could tell which token is sent",
+			})
+		}
+	}
+	if j := res.Jobs; j.URL == "" && (j.Secret != "" || j.Key != "") && getenv(EnvJobsURL) == "" {
 		faults = append(faults, &BrokenRelation{
-			Values: EnvUpstreamSecret + ", " + EnvUpstreamKey,
-			Rule:   "only one of them may be set",
-			Why:    "nobody could tell which token is sent",
+			Values: EnvJobsSecret + ", " + EnvJobsKey,
+			Rule:   "neither may be set without " + EnvJobsURL,
+			Why:    "whoever sets one means to have a service, and none would be called",
 		})
 	}
 	return res, errors.Join(faults...)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -10,12 +11,16 @@ var everything = map[string]string{
 	EnvTable: "t", EnvInputsBucket: "in", EnvResultsBucket: "out",
 	EnvWorkQueueURL:    "https://sqs.eu-west-1.amazonaws.com/1/q",
 	EnvStateMachineARN: "arn:aws:states:eu-west-1:1:stateMachine:m",
-	EnvUpstreamURL:     "https://models.example.com/",
-	EnvUpstreamSecret:  "holdfast/upstream",
+	EnvDeadLettersURL:  "https://sqs.eu-west-1.amazonaws.com/1/d",
+
+	EnvIngestQueueURL:       "https://sqs.eu-west-1.amazonaws.com/1/i",
+	EnvIngestDeadLettersURL: "https://sqs.eu-west-1.amazonaws.com/1/r",
+	EnvUpstreamURL:          "https://models.example.com/",
+	EnvUpstreamSecret:       "holdfast/upstream",
 }
 
 func TestResourcesByRole(t *testing.T) {
-	for _, role := range []Role{API, Plan, Work, Finish, CommandLine, Deploy} {
+	for _, role := range []Role{API, Plan, Work, Finish, Reap, Ingest, CommandLine, Deploy} {
 		if _, err := ParseResources(env(everything), role); err != nil {
 			t.Errorf("%s: %v", role.Name, err)
 		}
@@ -41,14 +46,14 @@ func TestResourcesOfOthersStayEmpty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Resources{Table: "t", InputsBucket: "in", ResultsBucket: "out"}); got != want {
+	if want := (Resources{Table: "t", InputsBucket: "in", ResultsBucket: "out"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	got, err = ParseResources(env(everything), Work)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Upstream != (Upstream{URL: "https://models.example.com", Secret: "holdfast/upstream"}) || got.StateMachineARN != "" {
+	if !reflect.DeepEqual(got.Upstream, Upstream{URL: "https://models.example.com", Secret: "holdfast/upstream"}) || got.StateMachineARN != "" {
 		t.Errorf("work got %+v", got)
 	}
 }
@@ -88,5 +93,44 @@ func TestUpstreamKeyIsNeverPrinted(t *testing.T) {
 	_, err = ParseResources(env(vars), Work)
 	if err == nil || strings.Contains(err.Error(), "sk-fine") || !strings.Contains(err.Error(), "only one of them") {
 		t.Errorf("secret and key together: %v", err)
+	}
+}
+
+// The external service is there or not: nothing of it is half there, and its token
+// is printed no more than the upstream's.
+func TestJobs(t *testing.T) {
+	for _, role := range []Role{Ingest, Reap, Deploy} {
+		with := func(more map[string]string) (Resources, error) {
+			vars := maps.Clone(everything)
+			maps.Copy(vars, more)
+			return ParseResources(env(vars), role)
+		}
+		if got, err := with(nil); err != nil || got.Jobs != (Jobs{}) {
+			t.Errorf("%s without one: %+v, %v", role.Name, got.Jobs, err)
+		}
+		got, err := with(map[string]string{EnvJobsURL: "https://jobs.example.com/base/", EnvJobsSecret: "holdfast/jobs"})
+		if err != nil || got.Jobs != (Jobs{URL: "https://jobs.example.com/base", Secret: "holdfast/jobs"}) {
+			t.Errorf("%s: %+v, %v", role.Name, got.Jobs, err)
+		}
+		for say, vars := range map[string]map[string]string{
+			"only one of them":                {EnvJobsURL: "https://jobs.example.com", EnvJobsSecret: "s", EnvJobsKey: "sk-fine"},
+			"neither may be set without":      {EnvJobsKey: "sk-fine"},
+			EnvJobsKey + "=(hidden)":          {EnvJobsURL: "https://jobs.example.com", EnvJobsKey: "sk fine"},
+			EnvJobsURL + "=https://j.test/v1": {EnvJobsURL: "https://j.test/v1"},
+			EnvJobsSecret + "=arn:aws:x":      {EnvJobsURL: "https://jobs.example.com", EnvJobsSecret: "arn:aws:x"},
+		} {
+			_, err := with(vars)
+			if err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "sk-fine") || strings.Contains(err.Error(), "sk fine") {
+				t.Errorf("%s, %s: %v", role.Name, say, err)
+			}
+			if values, broken := faults(t, err); len(values)+len(broken) != 1 {
+				t.Errorf("%s, %s: %v", role.Name, say, err)
+			}
+		}
+	}
+	for _, role := range []Role{API, Plan, Work, Finish, CommandLine, Cost} {
+		if role.Needs(EnvJobsURL) || role.Needs(EnvJobsSecret) || role.Needs(EnvJobsKey) || role.Needs(EnvIngestQueueURL) {
+			t.Errorf("%s is given what only the doors need", role.Name)
+		}
 	}
 }

@@ -27,6 +27,7 @@ var (
 	tries     = unit{name: "tries"}
 	claims    = unit{name: "claims"}
 	receives  = unit{name: "receives"}
+	perMinute = unit{name: "wrong keys a minute"}
 	duration  = unit{name: "duration", duration: true}
 	seconds   = unit{name: "duration, whole seconds", duration: true, whole: true}
 	paths     = unit{name: "paths, by comma"}

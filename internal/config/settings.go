@@ -47,13 +47,18 @@ type Settings struct {
 	Drain       time.Duration // how long a cancelled batch waits for its workers
 	Overdue     time.Duration // how long a part's message may stay unseen before another is sent
 
-	ClaimStale time.Duration // age at which a bridge's reservation counts as its owner's death
+	ClaimStale        time.Duration // age at which a bridge's reservation counts as its owner's death
+	SubmitTimeout     time.Duration // one submit of a bridge, whole seconds
+	IngestConcurrency int           // ingest functions running at once
+	IngestReceives    int           // receives that move a message to the ingest queue's dead letters
 
 	Receives  int           // receives that move a message to the dead-letter queue
 	Retention time.Duration // life of a message, whole seconds
 
 	WaitHeartbeat time.Duration // of the workflow's wait for a part, whole seconds
 	WaitTimeout   time.Duration // of the same, whole seconds
+
+	WrongKeys int // wrong API keys a minute that one source address may show one process
 
 	UploadExpiry time.Duration // life of an upload that nobody completes
 	FileExpiry   time.Duration // life of a file nobody gave an expiry
@@ -153,6 +158,12 @@ func (s Settings) Waiting() int { return min(max(40, (HeldParts+2)*s.MaxConcurre
 // longer for it; and be twice as slow in those that have thousands of parts to give
 // back, whose time is a minute.
 const ReapMemory = 512
+
+// IngestTimeout is the ingest function's timeout and the visibility of its queue:
+// one submit, and what comes before and after it (reading the object and its
+// settings, the claim, the confirm, an error object), all of a batch's messages
+// side by side.
+func (s Settings) IngestTimeout() time.Duration { return s.SubmitTimeout + 40*time.Second }
 
 // Env returns every setting as an environment variable, but for an empty list,
 // which no variable can say. Parse of it gives s again.

@@ -46,8 +46,8 @@ func TestDefaults(t *testing.T) {
 		LineTimeout: 2 * time.Minute, FunctionTimeout: 15 * time.Minute, Margin: time.Minute,
 		LineTries: 5, RetryBudget: 2 * time.Minute, LongWait: 10 * time.Second,
 		MaxAttempts: 3, DeadGrace: time.Hour, Drain: 2 * time.Minute, Overdue: 2 * time.Hour,
-		ClaimStale: 3 * time.Minute,
-		Receives:   1_000, Retention: 14 * 24 * time.Hour,
+		ClaimStale: 3 * time.Minute, WrongKeys: 10, SubmitTimeout: 20 * time.Second, IngestConcurrency: 10, IngestReceives: 200,
+		Receives: 1_000, Retention: 14 * 24 * time.Hour,
 		WaitHeartbeat: 6 * time.Hour, WaitTimeout: 48 * time.Hour,
 		FileExpiry: 30 * 24 * time.Hour, UploadExpiry: 24 * time.Hour,
 		Endpoints: []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"},
@@ -131,7 +131,7 @@ func TestBounds(t *testing.T) {
 }
 
 func TestWholeSeconds(t *testing.T) {
-	for _, name := range []string{"HOLDFAST_LEASE", "HOLDFAST_FUNCTION_TIMEOUT", "HOLDFAST_RETENTION", "HOLDFAST_WAIT_HEARTBEAT", "HOLDFAST_WAIT_TIMEOUT"} {
+	for _, name := range []string{"HOLDFAST_LEASE", "HOLDFAST_FUNCTION_TIMEOUT", "HOLDFAST_RETENTION", "HOLDFAST_WAIT_HEARTBEAT", "HOLDFAST_WAIT_TIMEOUT", "HOLDFAST_SUBMIT_TIMEOUT"} {
 		_, err := Parse(env(map[string]string{name: "600500ms"}))
 		if err == nil || !strings.Contains(err.Error(), name+"=600500ms: must be a duration in whole seconds") {
 			t.Errorf("%s: %v", name, err)
@@ -228,6 +228,9 @@ func TestRelations(t *testing.T) {
 		{"a file must live longer",
 			vars{"HOLDFAST_FILE_EXPIRY": "24h"},
 			vars{"HOLDFAST_FILE_EXPIRY": "25h"}},
+		{"a claim must turn stale later",
+			vars{"HOLDFAST_SUBMIT_TIMEOUT": "180s"},
+			vars{"HOLDFAST_SUBMIT_TIMEOUT": "179s"}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			_, err := Parse(env(c.breaks))
@@ -243,8 +246,8 @@ func TestRelations(t *testing.T) {
 			}
 		})
 	}
-	if got := len(relations); got != 15 {
-		t.Errorf("%d relations, 15 are tried here", got)
+	if got := len(relations); got != 16 {
+		t.Errorf("%d relations, 16 are tried here", got)
 	}
 }
 

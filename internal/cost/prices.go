@@ -6,7 +6,7 @@ type Kind string
 // The kinds, in the order a bill lists them.
 const (
 	Compute       Kind = "compute"         // work functions, GB-seconds
-	OtherCompute  Kind = "compute_other"   // api, plan, finish, reap, GB-seconds
+	OtherCompute  Kind = "compute_other"   // api, ingest, plan, finish, reap, GB-seconds
 	Invocations   Kind = "invocations"     // of functions
 	TableWrites   Kind = "table_writes"    // write units, both indexes included
 	TableReads    Kind = "table_reads"     // read units
@@ -57,7 +57,7 @@ const (
 // standard queues. No free tier is counted.
 var Prices = []Price{
 	{Compute, "work functions", "GB-s", 0.0000133334, 1, "aws.amazon.com/lambda/pricing, Arm"},
-	{OtherCompute, "api, plan, finish, reap", "GB-s", 0.0000133334, 1, "aws.amazon.com/lambda/pricing, Arm"},
+	{OtherCompute, "api, ingest, plan, finish, reap", "GB-s", 0.0000133334, 1, "aws.amazon.com/lambda/pricing, Arm"},
 	{Invocations, "invocations", "requests", 0.20, million, "aws.amazon.com/lambda/pricing"},
 	{TableWrites, "table writes", "write units", 0.625, million, "aws.amazon.com/dynamodb/pricing/on-demand"},
 	{TableReads, "table reads", "read units", 0.125, million, "aws.amazon.com/dynamodb/pricing/on-demand"},

@@ -21,7 +21,7 @@ const UsageMessage = "usage"
 type Invocation struct {
 	Message  string `json:"msg"` // UsageMessage
 	V        int    `json:"v"`
-	Function string `json:"function"` // api, plan, work, finish
+	Function string `json:"function"` // api, ingest, plan, work, finish, reap
 	Memory   int    `json:"mb"`
 	Duration int64  `json:"ms"`                // of the handler
 	Init     int64  `json:"init_ms,omitempty"` // before the first invocation of a process; billed too

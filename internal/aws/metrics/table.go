@@ -51,6 +51,8 @@ var Table = []Row{
 	{batch.MetricOverdue, emf.Count, Last, false, []string{"reap"}},
 	{batch.MetricBatchAge, emf.Seconds, Mean, false, []string{"finish"}},
 	{batch.MetricBatches, emf.Count, Sum, false, []string{"finish"}},
+	{batch.MetricClaimSteals, emf.Count, Sum, false, []string{"ingest", "api", "reap"}},
+	{batch.MetricRefused, emf.Count, Sum, false, []string{"ingest"}},
 }
 
 // find gives the position of a metric's row, -1 if it has none.
