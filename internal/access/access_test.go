@@ -14,12 +14,27 @@ import (
 	"holdfast/internal/access"
 )
 
-// counting is a store that counts reads and can be told to fail them.
+// counting is a store that counts reads and uses, and can be told to fail them.
 type counting struct {
-	mu    sync.Mutex
-	keys  map[string]access.Key
-	reads int
-	fail  error
+	mu      sync.Mutex
+	keys    map[string]access.Key
+	reads   int
+	fail    error
+	touches []time.Time // the days
+	deaf    error       // what Touch answers
+}
+
+func (c *counting) Touch(_ context.Context, k access.Key, day time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.touches = append(c.touches, day)
+	if c.deaf != nil {
+		return c.deaf
+	}
+	k = c.keys[k.Hash]
+	k.LastUsed = day
+	c.keys[k.Hash] = k
+	return nil
 }
 
 func (c *counting) Put(_ context.Context, k access.Key) error {
@@ -99,7 +114,7 @@ func TestNames(t *testing.T) {
 			[]string{"ci", "Zoë's laptop", strings.Repeat("ä", 100)},
 			[]string{"", " ", "x ", "a\nb", "a\x00b", "a\u202eb", "\xff", strings.Repeat("a", 101)}},
 		{"scopes", func(s string) error { _, err := access.ParseScopes(s); return err },
-			[]string{"submit", "submit,read", "read, admin"},
+			[]string{"submit", "submit,read", "read, admin", "batch_replay", "submit,read,admin,batch_replay,work"},
 			[]string{"", "write", "submit,", "read,read", "SUBMIT"}},
 	} {
 		for _, s := range c.good {
@@ -118,14 +133,17 @@ func TestNames(t *testing.T) {
 }
 
 // ways is both ways to authenticate; a Cache is new each time.
-var ways = map[string]func(access.Store) func(context.Context, string, time.Time) (access.Caller, error){
-	"Authenticate": func(s access.Store) func(context.Context, string, time.Time) (access.Caller, error) {
+var ways = map[string]func(access.Records) func(context.Context, string, time.Time) (access.Caller, error){
+	"Authenticate": func(s access.Records) func(context.Context, string, time.Time) (access.Caller, error) {
 		return func(ctx context.Context, h string, now time.Time) (access.Caller, error) {
 			return access.Authenticate(ctx, s, h, now)
 		}
 	},
-	"Cache": func(s access.Store) func(context.Context, string, time.Time) (access.Caller, error) {
-		return access.NewCache(s, nil).Authenticate
+	"Cache": func(s access.Records) func(context.Context, string, time.Time) (access.Caller, error) {
+		c := access.NewCache(s, nil)
+		return func(ctx context.Context, h string, now time.Time) (access.Caller, error) {
+			return c.Authenticate(ctx, h, "192.0.2.1", now)
+		}
 	},
 }
 
@@ -186,7 +204,7 @@ func TestAuthenticate(t *testing.T) {
 				if store.reads != c.reads {
 					t.Errorf("%d reads, want %d", store.reads, c.reads)
 				}
-				if err == nil && (caller.Tenant != "acme" || caller.Principal != "ann@acme.example") {
+				if err == nil && (caller.Tenant != "acme" || caller.Principal != "ann@acme.example" || !strings.HasPrefix(caller.Key, "key_")) {
 					t.Errorf("caller %+v", caller)
 				}
 				if err != nil && caller.Tenant != "" {
@@ -233,7 +251,7 @@ func TestCache(t *testing.T) {
 
 	step := func(at time.Duration, wantReads int, want error) {
 		t.Helper()
-		if _, err := cache.Authenticate(t.Context(), header, now.Add(at)); !errors.Is(err, want) {
+		if _, err := cache.Authenticate(t.Context(), header, "", now.Add(at)); !errors.Is(err, want) {
 			t.Errorf("after %v: %v, want %v", at, err, want)
 		}
 		if store.reads != wantReads {
@@ -264,11 +282,11 @@ func TestCacheNewKeyWorksAtOnce(t *testing.T) {
 	store := &counting{}
 	cache := access.NewCache(store, nil)
 	k, secret, _ := access.New(good, now)
-	if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, now); !errors.Is(err, access.ErrInvalidKey) {
+	if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, "192.0.2.1", now); !errors.Is(err, access.ErrInvalidKey) {
 		t.Fatal(err)
 	}
 	store.Put(t.Context(), k)
-	if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, now); err != nil {
+	if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, "192.0.2.1", now); err != nil {
 		t.Errorf("a key made just now: %v", err)
 	}
 }
@@ -285,7 +303,7 @@ func TestCacheIsBounded(t *testing.T) {
 	round := func(at time.Time, secrets ...string) int {
 		store.reads = 0
 		for _, s := range secrets {
-			if _, err := cache.Authenticate(t.Context(), "Bearer "+s, at); err != nil {
+			if _, err := cache.Authenticate(t.Context(), "Bearer "+s, "192.0.2.1", at); err != nil {
 				t.Error(err)
 			}
 		}
@@ -318,7 +336,7 @@ func TestCacheConcurrently(t *testing.T) {
 	for _, secret := range slices.Collect(maps.Keys(secrets)) {
 		wg.Go(func() {
 			for i := range 200 {
-				if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, now.Add(time.Duration(i)*time.Second)); err != nil {
+				if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, "192.0.2.1", now.Add(time.Duration(i)*time.Second)); err != nil {
 					t.Error(err)
 				}
 			}

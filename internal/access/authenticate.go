@@ -19,13 +19,27 @@ var (
 	ErrInvalidKey = errors.New("invalid API key")
 	// ErrScope: the key is good but doesn't allow this.
 	ErrScope = errors.New("the API key lacks a scope")
+	// ErrTooManyWrong: the source has shown so many wrong keys that this one, which
+	// may be right, is not looked up for now; see [LimitError].
+	ErrTooManyWrong = errors.New("too many wrong API keys")
 )
+
+// LimitError is ErrTooManyWrong with when to come again.
+type LimitError struct{ After time.Duration }
+
+// Error says when, too.
+func (e *LimitError) Error() string { return fmt.Sprintf("%v: again in %v", ErrTooManyWrong, e.After) }
+
+// Unwrap makes errors.Is(err, ErrTooManyWrong) true.
+func (e *LimitError) Unwrap() error { return ErrTooManyWrong }
 
 // Caller is who a request counts as.
 type Caller struct {
 	Tenant    string
 	Principal string
+	Key       string // ID of the key that was shown; "": none was
 	scopes    []Scope
+	read      bool // the table was read for its key, just now
 }
 
 // NewCaller is a caller that no key stands for: tests and doors without HTTP.
@@ -53,7 +67,7 @@ func (c Caller) Require(s Scope) error {
 // Authenticate tells who shows this value of the Authorization header. It reads
 // the store once, and not at all when the value can't be a key. ErrNoKey,
 // ErrInvalidKey, or the store's own trouble.
-func Authenticate(ctx context.Context, store Store, header string, now time.Time) (Caller, error) {
+func Authenticate(ctx context.Context, store Records, header string, now time.Time) (Caller, error) {
 	hash, err := parseHeader(header)
 	if err != nil {
 		return Caller{}, err
@@ -74,7 +88,7 @@ func parseHeader(header string) (hash string, err error) {
 	if header == "" || !strings.EqualFold(scheme, "Bearer") || secret == "" {
 		return "", ErrNoKey
 	}
-	if !wellFormed(secret) {
+	if !WellFormed(secret) {
 		return "", ErrInvalidKey
 	}
 	return HashSecret(secret), nil
@@ -86,10 +100,12 @@ func (k Key) judge(hash string, now time.Time) (Caller, error) {
 	// must still let nobody in, and how long the comparison takes must not say
 	// how much of a hash was right.
 	same := subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hash)) == 1
-	expired := !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt)
+	expired := k.expired(now)
 	disabled := !k.DisabledAt.IsZero()
 	if !same || expired || disabled {
 		return Caller{}, ErrInvalidKey
 	}
-	return Caller{Tenant: k.Tenant, Principal: k.Principal, scopes: k.Scopes}, nil
+	return Caller{Tenant: k.Tenant, Principal: k.Principal, Key: k.ID(), scopes: k.Scopes}, nil
 }
+
+func (k Key) expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) }

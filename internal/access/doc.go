@@ -12,5 +12,15 @@
 // A key that only submits can't read results back; a key that only reads
 // starts nothing; admin is for the management of keys and lends neither.
 //
+// A key is named by its [Key.ID], which opens nothing. It is made ([New]), ended
+// ([Store]'s Disable) or replaced ([Rotate]), never deleted; what an admin key may
+// give is [Grantable]. A change is known everywhere within 60 s, for that long a
+// record is believed at most. Wrong keys cost a read each, and a source address that
+// shows many is held up.
+//
+// What holds for a whole tenant is in its [Tenant] record: limits, and how
+// batches start that come in by the S3 door. It needs none; [TenantCache] spares
+// the table there.
+//
 // The package imports the standard library alone.
 package access

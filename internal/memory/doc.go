@@ -2,7 +2,8 @@
 // simulation, never for a binary that is deployed.
 //
 // A [Table] holds batches, parts, claims, files and keys; [Objects] holds
-// objects and uploads; there are a [Queue], a [Workflow] and a [Model]. Each is
+// objects and uploads; there are a [Queue], a [Workflow] and a [Model], and for the
+// doors beside HTTP [Inputs] and [Letters]. Each is
 // judged by its suite in storetest, like the adapter that it stands for.
 // Nothing here starts a goroutine, and time is asked only where the port itself
 // has time (a queue's visibility), so that all of it runs in a

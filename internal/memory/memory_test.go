@@ -28,6 +28,8 @@ func TestDeaths(t *testing.T)   { storetest.RunDeaths(t, reaps("")) }
 func TestEvents(t *testing.T)   { storetest.RunEvents(t, events("")) }
 func TestFiles(t *testing.T)    { storetest.RunFiles(t, files("")) }
 func TestKeys(t *testing.T)     { storetest.RunKeys(t, keys("")) }
+func TestTenants(t *testing.T)  { storetest.RunTenants(t, tenants("")) }
+func TestReceipts(t *testing.T) { storetest.RunReceipts(t, receipts("")) }
 func TestBridge(t *testing.T)   { storetest.RunBridge(t, bridges("")) }
 func TestSends(t *testing.T)    { storetest.RunSends(t, sends("")) }
 func TestObjects(t *testing.T)  { storetest.RunObjects(t, objects("")) }
@@ -108,6 +110,12 @@ func suites(t *testing.T, drop string) (failed []string) {
 	}
 	if of("keys") {
 		try(t, &failed, "Keys", storetest.KeysCases(), keys(drop))
+	}
+	if of("tenants") {
+		try(t, &failed, "Tenants", storetest.TenantsCases(), tenants(drop))
+	}
+	if of("receipts") {
+		try(t, &failed, "Receipts", storetest.ReceiptsCases(), receipts(drop))
 	}
 	if of("C1", "C2", "C3", "C4") {
 		try(t, &failed, "Bridge", storetest.BridgeCases(), bridges(drop))
@@ -214,6 +222,14 @@ func files(drop string) func(storetest.T) batch.Files {
 
 func keys(drop string) func(storetest.T) access.Store {
 	return func(storetest.T) access.Store { return table(drop).Keys }
+}
+
+func tenants(drop string) func(storetest.T) access.Tenants {
+	return func(storetest.T) access.Tenants { return table(drop).Tenants }
+}
+
+func receipts(drop string) func(storetest.T) access.Receipts {
+	return func(storetest.T) access.Receipts { return table(drop).Receipts }
 }
 
 func bridges(drop string) func(storetest.T) storetest.BridgePorts {

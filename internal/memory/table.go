@@ -15,19 +15,21 @@ import (
 // Table is the one table in process: a port per field, over the same items.
 // Every operation is atomic. Safe for concurrent use.
 type Table struct {
-	Batches *Batches
-	Endings *Endings
-	Parts   *Parts
-	Claims  *Claims
-	Seals   *Seals
-	Reaps   *Reaps
-	Deaths  *Deaths
-	Events  *Events
-	Files   *Files
-	Keys    *Keys
-	Bridge  *Bridge
-	Sends   *Sends
-	Uploads *UploadItems
+	Batches  *Batches
+	Endings  *Endings
+	Parts    *Parts
+	Claims   *Claims
+	Seals    *Seals
+	Reaps    *Reaps
+	Deaths   *Deaths
+	Events   *Events
+	Files    *Files
+	Keys     *Keys
+	Tenants  *Tenants
+	Bridge   *Bridge
+	Sends    *Sends
+	Uploads  *UploadItems
+	Receipts *Receipts
 
 	items *items
 }
@@ -43,6 +45,7 @@ func newTable(r rules, f *Faults) *Table {
 		files:   map[name]batch.File{},
 		deleted: map[name]batch.File{},
 		keys:    map[string]access.Key{},
+		tenants: map[string]access.Tenant{},
 		bridges: map[bridge.Key]bridge.Row{},
 		sends:   map[name]bridge.Send{},
 		events:  map[name]map[string]batch.Event{},
@@ -60,16 +63,18 @@ type name struct{ tenant, id string }
 type items struct {
 	rules rules
 
-	mu      sync.Mutex
-	batches map[name]batch.Batch
-	parts   map[name]map[int]batch.Part // by the batch's name, then the number
-	files   map[name]batch.File
-	deleted map[name]batch.File // files as they were
-	keys    map[string]access.Key
-	bridges map[bridge.Key]bridge.Row
-	sends   map[name]bridge.Send // by the request's hash
-	uploads map[name]upload.Upload
-	events  map[name]map[string]batch.Event // by the batch's name, then the id
+	mu       sync.Mutex
+	batches  map[name]batch.Batch
+	parts    map[name]map[int]batch.Part // by the batch's name, then the number
+	files    map[name]batch.File
+	deleted  map[name]batch.File // files as they were
+	keys     map[string]access.Key
+	tenants  map[string]access.Tenant
+	bridges  map[bridge.Key]bridge.Row
+	sends    map[name]bridge.Send // by the request's hash
+	uploads  map[name]upload.Upload
+	events   map[name]map[string]batch.Event // by the batch's name, then the id
+	receipts []access.Receipt
 }
 
 // port is what each port of one view has.
@@ -81,8 +86,8 @@ type port struct {
 func (i *items) view(f *Faults) *Table {
 	p := port{i, f}
 	return &Table{
-		Batches: &Batches{p}, Endings: &Endings{p}, Parts: &Parts{p}, Claims: &Claims{p}, Seals: &Seals{p}, Files: &Files{p}, Keys: &Keys{p}, Uploads: &UploadItems{p},
-		Bridge: &Bridge{p}, Sends: &Sends{p}, Reaps: &Reaps{p}, Deaths: &Deaths{p}, Events: &Events{p},
+		Batches: &Batches{p}, Endings: &Endings{p}, Parts: &Parts{p}, Claims: &Claims{p}, Seals: &Seals{p}, Files: &Files{p}, Keys: &Keys{p}, Tenants: &Tenants{p}, Uploads: &UploadItems{p},
+		Bridge: &Bridge{p}, Sends: &Sends{p}, Reaps: &Reaps{p}, Deaths: &Deaths{p}, Events: &Events{p}, Receipts: &Receipts{p},
 		items: i,
 	}
 }

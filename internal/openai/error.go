@@ -234,6 +234,16 @@ func BatchNotFound(id string) *Error {
 	return refuse(http.StatusNotFound, "batch_not_found", "batch_id", "No such batch: %s.", clip(id))
 }
 
+// ReceiptsNotReady is the 404 for the receipts of a batch that is not over.
+func ReceiptsNotReady(id, status string) *Error {
+	return refuse(http.StatusNotFound, "receipts_not_ready", "batch_id", "Batch %s is %s; its receipts are there once it has ended.", clip(id), status)
+}
+
+// ReceiptsNotFound is the 404 for the receipts of a batch that has none.
+func ReceiptsNotFound(id string) *Error {
+	return refuse(http.StatusNotFound, "receipts_not_found", "batch_id", "Batch %s has no receipts: no line of it was sent, or it is older than receipts are kept.", clip(id))
+}
+
 // UploadNotFound is the 404 for an upload that is unknown or another tenant's.
 func UploadNotFound(id string) *Error {
 	return refuse(http.StatusNotFound, "upload_not_found", "upload_id", "No such upload: %s.", clip(id))
@@ -278,6 +288,14 @@ func RateLimited(after time.Duration) *Error {
 func EnqueuedLimit(limit int, after time.Duration) *Error {
 	return &Error{Status: http.StatusTooManyRequests, Type: TypeRateLimit, Code: "enqueued_limit_exceeded", RetryAfter: after,
 		Message: fmt.Sprintf("The limit of %d enqueued requests is reached; retry when running batches have ended.", limit)}
+}
+
+// RunningLimit is EnqueuedLimit for a tenant with as many batches running as it may
+// have.
+func RunningLimit(limit int, after time.Duration) *Error {
+	e := EnqueuedLimit(limit, after)
+	e.Message = fmt.Sprintf("The limit of %d running batches is reached; retry when one of them has ended.", limit)
+	return e
 }
 
 // Unavailable is the 503 for a fault that will pass; cause is for the log.

@@ -21,7 +21,18 @@ const (
 	CodeUpstreamUnreachable = "upstream_unreachable"
 	CodeResponseTooLarge    = "response_too_large"
 	CodeInvalidResponse     = "invalid_response"
+	CodeModelNotFound       = "model_not_found"
 )
+
+// Unsent reports whether a line with this code was given up without a request that
+// brought a result: no worker made a record of it, and it has no receipt.
+func Unsent(code string) bool {
+	switch code {
+	case CodeBatchExpired, CodeBatchCancelled, CodeBatchFailed, CodePartDead:
+		return true
+	}
+	return false
+}
 
 var failureMessages = map[string]string{
 	CodeBatchExpired:        "This request could not be executed before the completion window expired.",
@@ -33,6 +44,7 @@ var failureMessages = map[string]string{
 	CodeUpstreamUnreachable: "The model could not be reached for this request.",
 	CodeResponseTooLarge:    "The model's reply to this request exceeds the size limit.",
 	CodeInvalidResponse:     "The model's reply to this request is not valid JSON; it is kept in response.body as a string.",
+	CodeModelNotFound:       "No configured upstream serves the model that this request names.",
 }
 
 // LineFailure says why a line has no usable reply.
@@ -92,6 +104,13 @@ func success(status int) bool { return status >= 200 && status < 300 }
 // body is written as a string, the empty one included; only there is invalid UTF-8
 // replaced, by U+FFFD.
 func (l ResultLine) Append(dst []byte) []byte {
+	dst, _, _ = l.AppendKept(dst)
+	return dst
+}
+
+// AppendKept is Append, and says where the body lies in what it returns, as it is
+// kept: bytes from to to. They are none where there is no response.
+func (l ResultLine) AppendKept(dst []byte) (line []byte, from, to int) {
 	dst = append(dst, `{"id":`...)
 	dst = appendString(dst, l.ID)
 	dst = append(dst, `,"custom_id":`...)
@@ -109,7 +128,9 @@ func (l ResultLine) Append(dst []byte) []byte {
 		dst = append(dst, `,"request_id":`...)
 		dst = appendString(dst, requestID)
 		dst = append(dst, `,"body":`...)
+		from = len(dst)
 		dst = appendBody(dst, r.Body)
+		to = len(dst)
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `,"error":`...)
@@ -122,7 +143,7 @@ func (l ResultLine) Append(dst []byte) []byte {
 		dst = appendString(dst, e.Message)
 		dst = append(dst, '}')
 	}
-	return append(dst, '}', '\n')
+	return append(dst, '}', '\n'), from, to
 }
 
 func appendBody(dst, body []byte) []byte {

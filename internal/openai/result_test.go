@@ -37,7 +37,7 @@ func TestResultLine(t *testing.T) {
 		{"a request id with a line end", Reply("batch_req_1", []byte(id), Response{StatusCode: 200, RequestID: "a\r\n\"\xff", Body: []byte("1")}),
 			`{"status_code":200,"request_id":"a\r\n\"` + "\ufffd" + `","body":1},"error":null}`, true},
 	}
-	for _, code := range []string{CodeBatchExpired, CodeBatchCancelled, CodeBatchFailed, CodePartDead, CodeLineCrashedWorker, CodeRequestTimeout, CodeUpstreamUnreachable, CodeResponseTooLarge} {
+	for _, code := range []string{CodeBatchExpired, CodeBatchCancelled, CodeBatchFailed, CodePartDead, CodeLineCrashedWorker, CodeRequestTimeout, CodeUpstreamUnreachable, CodeResponseTooLarge, CodeModelNotFound} {
 		if failureMessages[code] == "" {
 			t.Errorf("%s has no message", code)
 		}

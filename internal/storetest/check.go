@@ -67,7 +67,7 @@ func refuses(t T, what string, err, want error) {
 // decisions are the errors that tell a caller something about the store.
 var decisions = []error{
 	batch.ErrNotFound, batch.ErrExists, batch.ErrChanged, batch.ErrStatus, batch.ErrOver, batch.ErrDead, batch.ErrExhausted, batch.ErrAlive, batch.ErrEmpty, batch.ErrStale,
-	lease.ErrHeld, lease.ErrLost, access.ErrNotFound, access.ErrExists, upload.ErrClosed, upload.ErrFull,
+	lease.ErrHeld, lease.ErrLost, access.ErrNotFound, access.ErrExists, access.ErrDisabled, access.ErrReplaced, access.ErrNoTenant, access.ErrChanged, access.ErrReceipt, upload.ErrClosed, upload.ErrFull,
 	bridge.ErrTaken, bridge.ErrNotFound, bridge.ErrChanged,
 }
 

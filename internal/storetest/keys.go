@@ -17,7 +17,7 @@ func RunKeys(t *testing.T, open func(T) access.Store) {
 
 // KeysCases is the suite of access.Store.
 func KeysCases() []Case[access.Store] {
-	return []Case[access.Store]{
+	return append([]Case[access.Store]{
 		{"put/a full record and a bare one come back", keyRoundTrip},
 		{"put/an equal record is its own lost write", keyAgain},
 		{"put/a taken hash is refused, whatever differs", keyTaken},
@@ -26,14 +26,15 @@ func KeysCases() []Case[access.Store] {
 		{"get/unknown", keyUnknown},
 		{"get/expired and disabled ones are found", keyExpired},
 		{"a context that is over", keysInterrupted},
-	}
+	}, keysManaged()...)
 }
 
 func fullKey() access.Key {
 	return access.Key{
 		Hash: access.HashSecret(unique()), Tenant: tenant(), Principal: "arn:aws:iam::111122223333:user/é+=,.@-_/x",
 		Scopes: []access.Scope{access.Admin, access.Submit}, Name: awkward,
-		CreatedAt: at(0), ExpiresAt: at(time.Hour), DisabledAt: at(time.Minute),
+		CreatedAt: at(0), ExpiresAt: at(time.Hour), DisabledAt: at(time.Minute), LastUsed: day(0),
+		CreatedBy: "key_maker", Replaces: "key_before", ReplacedBy: "key_after",
 	}
 }
 
@@ -71,6 +72,10 @@ func keyTaken(t T, s access.Store) {
 		"created_at":  func(k *access.Key) { k.CreatedAt = k.CreatedAt.Add(time.Millisecond) },
 		"expires_at":  func(k *access.Key) { k.ExpiresAt = time.Time{} },
 		"disabled_at": func(k *access.Key) { k.DisabledAt = time.Time{} },
+		"last_used":   func(k *access.Key) { k.LastUsed = day(1) },
+		"created_by":  func(k *access.Key) { k.CreatedBy = "" },
+		"replaces":    func(k *access.Key) { k.Replaces = "" },
+		"replaced_by": func(k *access.Key) { k.ReplacedBy = "" },
 	} {
 		other := k
 		change(&other)
@@ -116,7 +121,15 @@ func keysInterrupted(t T, s access.Store) {
 	k, other := fullKey(), fullKey()
 	succeeds(t, "put", s.Put(t.Context(), k))
 	interrupts(t, map[string]func(context.Context) error{
-		"Put": func(ctx context.Context) error { return s.Put(ctx, other) },
-		"Get": func(ctx context.Context) error { return fault(s.Get(ctx, k.Hash)) },
+		"Put":  func(ctx context.Context) error { return s.Put(ctx, other) },
+		"Get":  func(ctx context.Context) error { return fault(s.Get(ctx, k.Hash)) },
+		"Find": func(ctx context.Context) error { return fault(s.Find(ctx, k.Tenant, k.ID())) },
+		"List": func(ctx context.Context) error {
+			_, _, err := s.List(ctx, k.Tenant, "", 1)
+			return err
+		},
+		"Disable": func(ctx context.Context) error { return fault(s.Disable(ctx, k.Tenant, k.Hash, at(0))) },
+		"Rotate":  func(ctx context.Context) error { return s.Rotate(ctx, k, other, at(0)) },
+		"Touch":   func(ctx context.Context) error { return s.Touch(ctx, k, day(2)) },
 	})
 }

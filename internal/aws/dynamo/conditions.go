@@ -197,7 +197,7 @@ func c16Close(tok lease.Token, c batch.Closed, now time.Time) write {
 // c17Plan inserts a part.
 func c17Plan() expression.ConditionBuilder { return absent() }
 
-// insertFile, deleteFile and insertKey are the writes that have no number in the table
+// insertFile and deleteFile are writes that have no number in the table
 // ("every other write").
 
 func insertFile() expression.ConditionBuilder { return absent() }
@@ -215,8 +215,6 @@ func deleteFile(now time.Time) write {
 			Remove(name(attrDuePK)).Remove(name(attrDueAt)),
 	}
 }
-
-func insertKey() expression.ConditionBuilder { return absent() }
 
 // insertSend and replaceSend record the last send of a request. The second one
 // leaves what it doesn't know of the item in place.

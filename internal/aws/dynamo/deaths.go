@@ -90,7 +90,7 @@ func (t *table) updateIf(ctx context.Context, k key, w write, other key, holds e
 	if err != nil {
 		return nil, false, fmt.Errorf("build expression: %w", err)
 	}
-	in := dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+	return t.transact(ctx, dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
 		{Update: &types.Update{
 			TableName: &t.name, Key: k.attributes(),
 			ConditionExpression: u.Condition(), UpdateExpression: u.Update(),
@@ -101,7 +101,12 @@ func (t *table) updateIf(ctx context.Context, k key, w write, other key, holds e
 			TableName: &t.name, Key: other.attributes(), ConditionExpression: c.Condition(),
 			ExpressionAttributeNames: c.Names(), ExpressionAttributeValues: c.Values(),
 		}},
-	}}
+	}})
+}
+
+// transact makes a transaction. Refused, it gives its first item if that was at
+// fault and is there.
+func (t *table) transact(ctx context.Context, in dynamodb.TransactWriteItemsInput) (found attributes, refused bool, err error) {
 	for n := 0; ; n++ {
 		once := in // the SDK sets a request token in it
 		_, err = t.client.TransactWriteItems(ctx, &once)

@@ -3,6 +3,7 @@ package dynamo
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -22,7 +23,16 @@ type FormatError struct {
 
 // Error says which item has which version, and what would be read.
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("%v: %s %s has v=%d, this program reads 1 to %d", ErrFormat, e.PK, e.SK, e.V, batch.FormatVersion)
+	return fmt.Sprintf("%v: %s %s has v=%d, this program reads 1 to %d", ErrFormat, shown(e.PK), e.SK, e.V, batch.FormatVersion)
+}
+
+// shown is an item's partition key for an error's text. A key record's holds the
+// hash that it is found by, which is for no log.
+func shown(pk string) string {
+	if strings.HasPrefix(pk, keyPrefix) {
+		return keyPrefix + "…"
+	}
+	return pk
 }
 
 // Unwrap makes errors.Is(err, ErrFormat) true and, where a newer program wrote the

@@ -7,7 +7,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"holdfast/internal/access"
 	"holdfast/internal/batch"
 	"holdfast/internal/lease"
 	"holdfast/internal/openai"
@@ -59,7 +58,7 @@ func decode[T versioned](a attributes) (item T, err error) {
 		return item, &FormatError{PK: h.PK, SK: h.SK, V: h.V}
 	}
 	if err := attributevalue.UnmarshalMap(a, &item); err != nil {
-		return item, fmt.Errorf("decode item %s %s: %w", h.PK, h.SK, err)
+		return item, fmt.Errorf("decode item %s %s: %w", shown(h.PK), h.SK, err)
 	}
 	return item, nil
 }
@@ -282,33 +281,5 @@ func (i fileItem) file() batch.File {
 	return batch.File{
 		Tenant: i.Tenant, ID: i.ID, Purpose: i.Purpose, Filename: i.Filename, Object: batch.Object(i.Object),
 		CreatedAt: fromMillis(i.CreatedAt), ExpiresAt: fromMillis(i.ExpiresAt),
-	}
-}
-
-// keyItem is the record of an API key.
-type keyItem struct {
-	head
-	Hash       string         `dynamodbav:"hash"`
-	Tenant     string         `dynamodbav:"tenant"`
-	Principal  string         `dynamodbav:"principal"`
-	Scopes     []access.Scope `dynamodbav:"scopes"`
-	Name       string         `dynamodbav:"name"`
-	CreatedAt  int64          `dynamodbav:"created_at"`
-	ExpiresAt  int64          `dynamodbav:"expires_at,omitempty"`
-	DisabledAt int64          `dynamodbav:"disabled_at,omitempty"`
-}
-
-func newKeyItem(k access.Key) keyItem {
-	return keyItem{
-		head: newHead(accessKey(k.Hash), time.Time{}),
-		Hash: k.Hash, Tenant: k.Tenant, Principal: k.Principal, Scopes: k.Scopes, Name: k.Name,
-		CreatedAt: millis(k.CreatedAt), ExpiresAt: millis(k.ExpiresAt), DisabledAt: millis(k.DisabledAt),
-	}
-}
-
-func (i keyItem) key() access.Key {
-	return access.Key{
-		Hash: i.Hash, Tenant: i.Tenant, Principal: i.Principal, Scopes: i.Scopes, Name: i.Name,
-		CreatedAt: fromMillis(i.CreatedAt), ExpiresAt: fromMillis(i.ExpiresAt), DisabledAt: fromMillis(i.DisabledAt),
 	}
 }

@@ -54,7 +54,9 @@ func partKey(k batch.PartKey) key {
 
 func fileKey(tenant, id string) key { return key{"F#" + tenant, id} }
 
-func accessKey(hash string) key { return key{"KEY#" + hash, "KEY"} }
+const keyPrefix = "KEY#"
+
+func accessKey(hash string) key { return key{keyPrefix + hash, "KEY"} }
 
 // storable reports whether id can be part of a key at all. What can't is not
 // found: it never was stored.

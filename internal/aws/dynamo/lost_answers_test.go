@@ -3,6 +3,7 @@ package dynamo
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -56,6 +57,7 @@ func TestLostAnswers(t *testing.T) {
 	tok, open := lease.NewToken(), aPart("acme", 1)
 	check := batch.Checkpoint{To: 2, Done: batch.Bitmap{3}, Chunk: batch.Chunk{Key: "k", N: 2, OK: 2}}
 	f := batch.File{Tenant: "acme", ID: "file-1", CreatedAt: start, ExpiresAt: start}
+	receipt := access.Receipt{ReceiptName: access.ReceiptName{Tenant: "acme", StartedAt: start, RequestID: "req_1"}}
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -66,6 +68,15 @@ func TestLostAnswers(t *testing.T) {
 		{"Keys.Put", func() error {
 			return s.Keys.Put(ctx, access.Key{Hash: "h", Tenant: "acme", Scopes: []access.Scope{access.Read, access.Admin}, CreatedAt: start})
 		}, nil},
+		{"Keys.Touch", func() error { return s.Keys.Touch(ctx, access.Key{Hash: "h", Tenant: "acme", CreatedAt: start}, start) }, nil},
+		{"Keys.Rotate", func() error {
+			return s.Keys.Rotate(ctx, access.Key{Hash: "h", Tenant: "acme"}, access.Key{Hash: strings.Repeat("b", 64), Tenant: "acme", CreatedAt: start}, start)
+		}, nil},
+		{"Keys.Disable", func() error { return errOf(s.Keys.Disable(ctx, "acme", "h", start)) }, nil},
+		{"Tenants.Put", func() error { return s.Tenants.Put(ctx, access.Tenant{Name: "acme", CreatedAt: start}) }, nil},
+		{"Tenants.Put", func() error { return s.Tenants.Put(ctx, access.Tenant{Name: "acme", CreatedAt: start, Ver: 1}) }, nil},
+		{"Receipts.Intend", func() error { return s.Receipts.Intend(ctx, receipt) }, nil},
+		{"Receipts.Complete", func() error { return s.Receipts.Complete(ctx, receipt.ReceiptName, access.Completion{Time: start}) }, nil},
 		{"Batches.Create", func() error { return s.Batches.Create(ctx, b) }, batch.ErrExists},
 		{"Parts.Insert", func() error { return s.Parts.Insert(ctx, []batch.Part{p}) }, nil},
 		{"Batches.Start", func() error {

@@ -165,6 +165,10 @@ func (e *editor) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWr
 			c := *item.ConditionCheck
 			changed.TransactItems[i].ConditionCheck = &c
 			sites = append(sites, e.edit(&c.ConditionExpression, c.ExpressionAttributeNames)...)
+		case item.Put != nil:
+			p := *item.Put
+			changed.TransactItems[i].Put = &p
+			sites = append(sites, e.edit(&p.ConditionExpression, p.ExpressionAttributeNames)...)
 		default:
 			panic("a transaction with something else in it")
 		}

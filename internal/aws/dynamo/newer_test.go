@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"holdfast/internal/access"
 	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
 	"holdfast/internal/upload"
@@ -40,6 +41,9 @@ func TestNoWriteTouchesANewerItem(t *testing.T) {
 	f, u := batch.File{Tenant: "acme", ID: "file-1"}, upload.Upload{Tenant: "acme", ID: "upload_1"}
 	row := bridge.Row{Key: bridge.Key{Tenant: "acme", CorrelationID: "c"}, State: bridge.Reserved, Token: "me", Ver: 1}
 	send := bridge.Send{Tenant: "acme", Hash: "h", ID: "batch_1"}
+	stored := access.Tenant{Name: "acme", Ver: 1}
+	k := access.Key{Hash: strings.Repeat("a", 64), Tenant: "acme"}
+	receipt := access.Receipt{ReceiptName: access.ReceiptName{Tenant: "acme", StartedAt: start, RequestID: "req_1"}}
 	for _, c := range []struct {
 		name string
 		item any
@@ -82,8 +86,19 @@ func TestNoWriteTouchesANewerItem(t *testing.T) {
 		{"steal a reservation", newRowItem(row), func() error { return errOf(s.Bridge.Steal(ctx, row.Key, 1, now, "you", now, now)) }},
 		{"confirm", newRowItem(row), func() error { return s.Bridge.Confirm(ctx, row.Key, "me", "batch_1") }},
 		{"release", newRowItem(row), func() error { return s.Bridge.Release(ctx, row.Key, "me") }},
+		{"disable a key", newKeyItem(k), func() error { return errOf(s.Keys.Disable(ctx, "acme", k.Hash, now)) }},
+		{"rotate a key", newKeyItem(k), func() error {
+			return s.Keys.Rotate(ctx, k, access.Key{Hash: strings.Repeat("b", 64), Tenant: "acme", Replaces: k.ID()}, now)
+		}},
+		{"touch a key", newKeyItem(k), func() error { return s.Keys.Touch(ctx, k, now) }},
 		{"record a send", newSendItem(send), func() error { return s.Sends.Record(ctx, send, 0) }},
 		{"record a send anew", newSendItem(sent(send)), func() error { return s.Sends.Record(ctx, send, 1) }},
+		{"put a tenant", newTenantItem(stored), func() error { return s.Tenants.Put(ctx, access.Tenant{Name: "acme"}) }},
+		{"intend", newReceiptItem(receipt), func() error { return s.Receipts.Intend(ctx, receipt) }},
+		{"complete a receipt", newReceiptItem(receipt), func() error {
+			return s.Receipts.Complete(ctx, receipt.ReceiptName, access.Completion{Time: now})
+		}},
+		{"change a tenant", newTenantItem(stored), func() error { return s.Tenants.Put(ctx, stored) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := must(encode(c.item))(t)
@@ -100,7 +115,7 @@ func TestNoWriteTouchesANewerItem(t *testing.T) {
 			// that stopped it.
 			a["v"] = &types.AttributeValueMemberN{Value: fmt.Sprint(batch.FormatVersion)}
 			ok(t, r.putBack(ctx, a))
-			if err := c.do(); err != nil && !errors.Is(err, bridge.ErrChanged) {
+			if err := c.do(); err != nil && !errors.Is(err, bridge.ErrChanged) && !errors.Is(err, access.ErrChanged) {
 				t.Errorf("with v=%d: %v", batch.FormatVersion, err)
 			}
 		})
@@ -196,11 +211,14 @@ func TestUnknownAttributesStay(t *testing.T) {
 	ok(t, s.Batches.Create(ctx, b))
 	ok(t, s.Parts.Insert(ctx, []batch.Part{p}))
 	ok(t, s.Sends.Record(ctx, send, 0))
+	ok(t, s.Tenants.Put(ctx, access.Tenant{Name: "acme", Drop: &access.Drop{Principal: "ann", Window: "1h"}, Limits: access.Limits{FileBytes: 1}}))
 	ok(t, s.Bridge.Claim(ctx, row))
 	ok(t, s.Uploads.Create(ctx, upload.Upload{Tenant: "acme", ID: "upload_1"}))
 	ok(t, s.Files.Put(ctx, batch.File{Tenant: "acme", ID: "file-1"}))
+	secretKey := access.Key{Hash: strings.Repeat("a", 64), Tenant: "acme"}
+	ok(t, s.Keys.Put(ctx, secretKey))
 	added := &types.AttributeValueMemberM{Value: attributes{"a": &types.AttributeValueMemberN{Value: "1"}}}
-	keys := []key{metaKey("acme", b.ID), partKey(p.PartKey), sendKey("acme", "h"), bridgeKey(row.Key), uploadKey("acme", "upload_1"), fileKey("acme", "file-1")}
+	keys := []key{metaKey("acme", b.ID), partKey(p.PartKey), sendKey("acme", "h"), bridgeKey(row.Key), uploadKey("acme", "upload_1"), fileKey("acme", "file-1"), tenantKey("acme"), accessKey(secretKey.Hash)}
 	for _, k := range keys {
 		ok(t, r.set(ctx, k, "later", added))
 	}
@@ -215,10 +233,14 @@ func TestUnknownAttributesStay(t *testing.T) {
 	ok(t, errOf(s.Endings.Close(ctx, "acme", b.ID, "me", batch.Closed{}, now)))
 	send.ID = "batch_2"
 	ok(t, s.Sends.Record(ctx, send, 1))
+	ok(t, s.Tenants.Put(ctx, access.Tenant{Name: "acme", Ver: 1}))
 	ok(t, s.Bridge.Confirm(ctx, row.Key, "me", "batch_1"))
 	ok(t, errOf(s.Uploads.Cancel(ctx, "acme", "upload_1")))
 	ok(t, s.Files.Put(ctx, batch.File{Tenant: "acme", ID: "file-1"})) // again: it is the same file
 	ok(t, s.Files.Delete(ctx, "acme", "file-1", now))
+	ok(t, s.Keys.Touch(ctx, secretKey, now))
+	ok(t, s.Keys.Rotate(ctx, secretKey, access.Key{Hash: strings.Repeat("b", 64), Tenant: "acme"}, now))
+	ok(t, errOf(s.Keys.Disable(ctx, "acme", secretKey.Hash, now)))
 	for _, k := range keys {
 		if got := must(r.item(ctx, k))(t)["later"]; !reflect.DeepEqual(got, types.AttributeValue(added)) {
 			t.Errorf("%v: %v of a newer program's attribute is left", k, got)

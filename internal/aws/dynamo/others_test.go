@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/internal/access"
 	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
 	"holdfast/internal/openai"
@@ -36,6 +37,18 @@ func TestOtherItemsOfAnOlderProgram(t *testing.T) {
 	hash := text(one("KEY "), "hash")
 	if k := must(s.Keys.Get(ctx, hash))(t); k.Tenant != "acme" || k.Hash != hash || len(k.Scopes) != 2 || k.CreatedAt.IsZero() {
 		t.Errorf("key %+v", k)
+	} else {
+		// No list knows it, until it is used.
+		if err := errOf(s.Keys.Find(ctx, "acme", k.ID())); !errors.Is(err, access.ErrNotFound) {
+			t.Errorf("find: %v", err)
+		}
+		ok(t, s.Keys.Touch(ctx, k, k.CreatedAt))
+		if page, _, err := s.Keys.List(ctx, "acme", "", 10); err != nil || len(page) != 1 || page[0].Hash != hash {
+			t.Errorf("list of what was touched: %+v, %v", page, err)
+		}
+		if k := must(s.Keys.Disable(ctx, "acme", hash, k.CreatedAt))(t); k.DisabledAt.IsZero() || len(k.Scopes) != 2 {
+			t.Errorf("disabled %+v", k)
+		}
 	}
 
 	page, _, err := s.Batches.List(ctx, "acme", "", 10)
@@ -65,6 +78,9 @@ func TestOtherItemsOfAnOlderProgram(t *testing.T) {
 	reserved := must(decode[rowItem](one("BR reserved")))(t).row()
 	if reserved.Request.Hash() != reserved.Hash {
 		t.Error("the request of a reservation has another hash now: a redelivery would be a conflict")
+	}
+	if q := reserved.Request; q.Object != nil || q.Service != "" || q.FileID == "" {
+		t.Errorf("a request from before there were objects and services: %+v", q)
 	}
 	now := reserved.ClaimedAt.Add(time.Hour)
 	ok(t, errOf(s.Bridge.Steal(ctx, reserved.Key, reserved.Ver, now, "thief", now.Add(time.Minute), now)))

@@ -26,19 +26,21 @@ type Client interface {
 
 // Store is the table, one field a port. It is safe for concurrent use.
 type Store struct {
-	Batches *Batches
-	Endings *Endings
-	Parts   *Parts
-	Claims  *Claims
-	Seals   *Seals
-	Reaps   *Reaps
-	Deaths  *Deaths
-	Events  *Events
-	Files   *Files
-	Keys    *Keys
-	Uploads *Uploads
-	Bridge  *Bridge
-	Sends   *Sends
+	Batches  *Batches
+	Endings  *Endings
+	Parts    *Parts
+	Claims   *Claims
+	Seals    *Seals
+	Reaps    *Reaps
+	Deaths   *Deaths
+	Events   *Events
+	Files    *Files
+	Keys     *Keys
+	Tenants  *Tenants
+	Uploads  *Uploads
+	Bridge   *Bridge
+	Sends    *Sends
+	Receipts *Receipts
 }
 
 // Open returns the store over the table of this name. It makes no call.
@@ -50,7 +52,7 @@ func New(client Client, name string) *Store {
 	t := &table{counted{client}, name}
 	return &Store{
 		&Batches{t}, &Endings{t}, &Parts{t}, &Claims{t}, &Seals{t}, &Reaps{t}, &Deaths{t}, &Events{t},
-		&Files{t}, &Keys{t}, &Uploads{t}, &Bridge{t}, &Sends{t},
+		&Files{t}, &Keys{t}, &Tenants{t}, &Uploads{t}, &Bridge{t}, &Sends{t}, &Receipts{t},
 	}
 }
 

@@ -90,13 +90,22 @@ func TestItemsOfANewerProgram(t *testing.T) {
 				_, _, err := s.Files.List(ctx, "acme", batch.FileQuery{Limit: 10}, start)
 				return err
 			}(),
-			"Keys.Get":       errOf(s.Keys.Get(ctx, k.Hash)),
-			"Keys.Put":       s.Keys.Put(ctx, k),
+			"Keys.Get":  errOf(s.Keys.Get(ctx, k.Hash)),
+			"Keys.Put":  s.Keys.Put(ctx, k),
+			"Keys.Find": errOf(s.Keys.Find(ctx, "acme", k.ID())),
+			"Keys.List": func() error {
+				_, _, err := s.Keys.List(ctx, "acme", "", 10)
+				return err
+			}(),
+			"Keys.Disable":   errOf(s.Keys.Disable(ctx, "acme", k.Hash, start)),
 			"Uploads.Get":    errOf(s.Uploads.Get(ctx, "acme", "upload_1")),
 			"Uploads.Cancel": errOf(s.Uploads.Cancel(ctx, "acme", "upload_1")),
 		} {
 			if e, is := errors.AsType[*FormatError](err); !is || !errors.Is(err, ErrFormat) || e.PK == "" {
 				t.Errorf("%s of an item with v=%v: %v", op, v, err)
+			}
+			if strings.Contains(fmt.Sprint(err), k.Hash) {
+				t.Errorf("%s: the error shows a hash: %v", op, err)
 			}
 		}
 	}

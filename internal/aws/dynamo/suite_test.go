@@ -53,6 +53,10 @@ func TestSuites(t *testing.T) {
 		storetest.RunUploadItems(t, func(storetest.T) storetest.UploadItemsPorts { return uploadItems(r, s) })
 	})
 	t.Run("Keys", func(t *testing.T) { storetest.RunKeys(t, func(storetest.T) access.Store { return keys(r, s) }) })
+	t.Run("Tenants", func(t *testing.T) { storetest.RunTenants(t, func(storetest.T) access.Tenants { return tenants(r, s) }) })
+	t.Run("Receipts", func(t *testing.T) {
+		storetest.RunReceipts(t, func(storetest.T) access.Receipts { return receipts(r, s) })
+	})
 }
 
 // every is every case of those suites.
@@ -72,6 +76,8 @@ func every() []runnable {
 	add(&all, "sends/", storetest.SendsCases(), sends)
 	add(&all, "upload items/", storetest.UploadItemsCases(), uploadItems)
 	add(&all, "keys/", storetest.KeysCases(), keys)
+	add(&all, "tenants/", storetest.TenantsCases(), tenants)
+	add(&all, "receipts/", storetest.ReceiptsCases(), receipts)
 	return all
 }
 
@@ -142,6 +148,10 @@ func uploadItems(_ raw, s *Store) storetest.UploadItemsPorts {
 }
 
 func keys(_ raw, s *Store) access.Store { return s.Keys }
+
+func tenants(_ raw, s *Store) access.Tenants { return s.Tenants }
+
+func receipts(_ raw, s *Store) access.Receipts { return s.Receipts }
 
 // runnable is a case of any suite: run it over a store, and it says whether it
 // failed and why.

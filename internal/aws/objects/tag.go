@@ -16,6 +16,7 @@ import (
 //	<tenant>/plan/<batch>.jsonl                          plan
 //	<tenant>/out/<batch>_receipts.jsonl                  receipt
 //	<tenant>/out/<batch>_{output,error}.jsonl            result
+//	<tenant>/in/<name>.error.json                        result: why an input started nothing
 //
 // What has another shape gets none, and is kept.
 func (s *Objects) tagging(o batch.Object) *string {
@@ -32,7 +33,7 @@ func (s *Objects) tagging(o batch.Object) *string {
 		keep = config.KeepPlan
 	case folder == "out" && strings.HasSuffix(file, "_receipts.jsonl"):
 		keep = config.KeepReceipts
-	case folder == "out":
+	case folder == "out", folder == "in":
 		keep = config.KeepResult
 	default:
 		return nil
