@@ -166,8 +166,10 @@ const (
 // faultOf reads an answer, and says in a word what it was.
 func faultOf(reply Reply, err error) (fault, string) {
 	switch {
-	case errors.Is(err, ErrReplyTooLarge):
+	case errors.Is(err, ErrReplyTooLarge), errors.Is(err, ErrModelNotFound):
 		return sound, ""
+	case errors.Is(err, ErrRefusedAddress):
+		return refusal, "its address is refused by the configuration"
 	case errors.Is(err, ErrUnreachable):
 		return refusal, "not reachable"
 	case errors.Is(err, ErrTimeout):

@@ -41,6 +41,11 @@ var ErrNotStarted = errors.New("batch is recorded but its workflow did not start
 type CreatorOptions struct {
 	Endpoints []string // allow-list; empty: /v1/chat/completions
 	Windows   []string // allow-list, Go durations; empty: 24h
+
+	// Admit is asked last, before anything is recorded: an [*openai.Error] refuses r,
+	// whose input is f, for what its tenant has used up; any other error is trouble.
+	// The batch of r's ID may be there already: refused or not, it stays. nil admits all.
+	Admit func(ctx context.Context, r Request, f File, now time.Time) error
 }
 
 // Creator records batches and starts their workflows. It is the only way in:
@@ -181,6 +186,11 @@ func (c *Creator) check(ctx context.Context, r Request, now time.Time) (Batch, e
 		return Batch{}, fmt.Errorf("create %s: read the input's record: %w", r.ID, err)
 	case f.Purpose != openai.PurposeBatch:
 		return Batch{}, openai.InvalidInputPurpose(r.FileID, f.Purpose)
+	}
+	if c.o.Admit != nil {
+		if err := c.o.Admit(ctx, r, f, now); err != nil {
+			return Batch{}, fmt.Errorf("create %s: %w", r.ID, err)
+		}
 	}
 	at := now.UTC().Truncate(time.Millisecond)
 	return Batch{

@@ -240,3 +240,40 @@ func TestValidID(t *testing.T) {
 		}
 	}
 }
+
+// Whether there is room is asked last, with what the batch would run on, and before
+// anything is recorded.
+func TestCreateAsksForRoom(t *testing.T) {
+	w := newWorld(t)
+	f := w.upload("file-1", requests(1))
+	asked, answer := 0, error(nil)
+	c, err := batch.NewCreator(w.truth.Table.Batches, w.truth.Table.Files, w.truth.Workflow, &batch.CreatorOptions{
+		Admit: func(_ context.Context, r batch.Request, in batch.File, now time.Time) error {
+			asked++
+			if r.ID == "" || r.Tenant != f.Tenant || in != f || !now.Equal(wNow) {
+				t.Errorf("asked for %+v over %+v at %v", r, in, now)
+			}
+			return answer
+		},
+	})
+	must(t, err)
+	wrong := goodRequest(f.ID)
+	wrong.Endpoint = "/v1/other"
+	if _, err := c.Create(t.Context(), wrong, wNow); err == nil || asked != 0 {
+		t.Errorf("asked for what is refused anyway: %v", err)
+	}
+	r := goodRequest(f.ID)
+	r.ID = "batch_" + strings.Repeat("a", 24)
+	for _, answer = range []error{openai.EnqueuedLimit(7, time.Minute), errors.New("throttled")} {
+		if _, err := c.Create(t.Context(), r, wNow); !errors.Is(err, answer) {
+			t.Errorf("got %v, want %v", err, answer)
+		}
+		if _, there := w.truth.Table.Batch(r.Tenant, r.ID); there || len(w.truth.Workflow.Executions()) > 0 {
+			t.Error("a refusal left something behind")
+		}
+	}
+	answer = nil
+	if _, err := c.Create(t.Context(), r, wNow); err != nil || asked != 3 {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+}

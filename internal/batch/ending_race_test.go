@@ -97,6 +97,7 @@ func (r *rig) outcome() map[int64]bool {
 	if n := bytes.Count(r.m.Objects.Bytes(results, batch.ResultKey(tenant, batchID, batch.ReceiptsFile)), []byte("\n")); n != len(replied) {
 		r.t.Errorf("%d receipts for %d replies", n, len(replied))
 	}
+	r.receiptsAgree()
 	return replied
 }
 

@@ -70,6 +70,12 @@ var (
 	ErrTimeout = errors.New("request timed out")
 	// ErrUnreachable: no connection, or it broke before the reply was whole.
 	ErrUnreachable = errors.New("upstream unreachable")
+	// ErrRefusedAddress: the upstream's address is one that may not be connected to,
+	// which only a change of the configuration mends. It is an ErrUnreachable.
+	ErrRefusedAddress = fmt.Errorf("%w: its address is refused", ErrUnreachable)
+	// ErrModelNotFound: no upstream serves the model that the line names, so nothing
+	// was sent. It is the line's own error, and not retried.
+	ErrModelNotFound = errors.New("no upstream serves this model")
 	// ErrReplyTooLarge: the reply exceeds the configured bound; not retried.
 	ErrReplyTooLarge = errors.New("reply too large")
 	// ErrNoCredential: the secret for the upstream can't be read, so nothing was

@@ -324,6 +324,7 @@ type Call struct {
 	Tenant, Batch, Submitter string
 	Line                     int64  // batch-wide index from 0
 	Endpoint                 string // "/v1/…"
+	Model                    string // the body's; "" if it names none
 	Body                     []byte // sent byte for byte
 	Try                      int    // from 1
 	// Room is to be asked before the reply's body takes up more memory: n is what
@@ -344,6 +345,6 @@ type Reply struct {
 type Model interface {
 	// Call returns ErrTimeout, ErrUnreachable or ErrReplyTooLarge (wrapped) when
 	// there is no whole reply; ctx's own error when ctx ended first;
-	// ErrNoCredential when it could not even ask.
+	// ErrModelNotFound or ErrNoCredential when it could not even ask.
 	Call(ctx context.Context, c Call) (Reply, error)
 }

@@ -2,14 +2,9 @@ package batch
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
-
-	"holdfast/internal/lease"
-	"holdfast/internal/openai"
 )
 
 // Record is one line's result as a chunk holds it. A chunk is records sorted
@@ -62,22 +57,4 @@ func ParseRecord(b []byte) (Record, error) {
 		return Record{}, fmt.Errorf("%w: line %d is not two JSON objects", ErrRecord, line)
 	}
 	return Record{Line: line, OK: kind[0] == 'o', Receipt: receipt, Result: result}, nil
-}
-
-// Receipt says who had a line replayed, by whom and how it went: the record of
-// promise 7. It never holds a body, only hashes.
-type Receipt struct {
-	Time        time.Time       `json:"time"` // when the reply was complete
-	Tenant      string          `json:"tenant"`
-	Batch       string          `json:"batch_id"`
-	Line        int64           `json:"line"`
-	CustomID    json.RawMessage `json:"custom_id"` // as in the input, byte for byte
-	OnBehalfOf  string          `json:"on_behalf_of"`
-	Worker      lease.Token     `json:"worker"`
-	Attempt     int             `json:"attempt"` // tries of this line by this worker; 0: never sent
-	Model       string          `json:"model,omitempty"`
-	Status      int             `json:"status"` // the upstream's HTTP status; 0: no reply
-	Usage       *openai.Usage   `json:"usage,omitempty"`
-	RequestHash string          `json:"request_sha256"` // of the body as sent
-	ReplyHash   string          `json:"reply_sha256,omitempty"`
 }

@@ -3,9 +3,6 @@ package batch
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -80,7 +77,7 @@ func (h *hand) replay(ctx context.Context, b Batch, ln *line) answer {
 func (h *hand) callOf(b Batch, ln *line) Call {
 	return Call{
 		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Submitter: b.Submitter,
-		Line: h.part.FirstLine + int64(ln.index), Endpoint: b.Endpoint, Body: ln.req.Body, Try: ln.tries,
+		Line: h.part.FirstLine + int64(ln.index), Endpoint: b.Endpoint, Model: ln.req.Model, Body: ln.req.Body, Try: ln.tries,
 		Room: func(ctx context.Context, n int64) error { return h.roomFor(ctx, ln, n) },
 	}
 }
@@ -121,6 +118,7 @@ func (h *hand) record(c Call, ln *line, reply Reply, err error) result {
 		Tenant:      c.Tenant,
 		Batch:       c.Batch,
 		Line:        c.Line,
+		ID:          id,
 		CustomID:    ln.req.RawCustomID,
 		OnBehalfOf:  c.Submitter,
 		Worker:      h.claim.Token,
@@ -131,7 +129,6 @@ func (h *hand) record(c Call, ln *line, reply Reply, err error) result {
 	var res openai.ResultLine
 	if err == nil {
 		receipt.Status = reply.Status
-		receipt.ReplyHash = sumOf(reply.Body)
 		if usage, ok := openai.ParseUsage(reply.Body); ok {
 			receipt.Usage = &usage
 		}
@@ -141,11 +138,18 @@ func (h *hand) record(c Call, ln *line, reply Reply, err error) result {
 	} else {
 		res = openai.NoReply(id, ln.req.RawCustomID, failureCode(err))
 	}
+	if errors.Is(err, ErrModelNotFound) {
+		receipt.Attempt = 0 // nothing was sent
+	}
+	text, from, to := res.AppendKept(make([]byte, 0, len(reply.Body)+512))
+	if err == nil {
+		receipt.hashReply(reply.Body, text[from:to])
+	}
 	rec := Record{
 		Line:    c.Line,
 		OK:      res.OK(),
 		Receipt: receipt.encode(),
-		Result:  bytes.TrimSuffix(res.Append(make([]byte, 0, len(reply.Body)+512)), []byte("\n")),
+		Result:  bytes.TrimSuffix(text, []byte("\n")),
 	}
 	stored := rec.Append(make([]byte, 0, len(rec.Receipt)+len(rec.Result)+32))
 	return result{index: ln.index, ok: rec.OK, bytes: stored}
@@ -158,27 +162,11 @@ func failureCode(err error) string {
 		return openai.CodeLineCrashedWorker
 	case errors.Is(err, ErrReplyTooLarge):
 		return openai.CodeResponseTooLarge
+	case errors.Is(err, ErrModelNotFound):
+		return openai.CodeModelNotFound
 	case errors.Is(err, ErrTimeout):
 		return openai.CodeRequestTimeout
 	default:
 		return openai.CodeUpstreamUnreachable
 	}
-}
-
-// encode writes the receipt on one line, its custom_id byte for byte: an encoder
-// left to itself would escape what HTML minds.
-func (r Receipt) encode() []byte {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
-		// Only a custom_id that is no JSON could do this, and it was parsed.
-		panic(fmt.Sprintf("batch: encode receipt: %v", err))
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-}
-
-func sumOf(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }

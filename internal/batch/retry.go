@@ -31,7 +31,7 @@ const (
 // last try is kept. A pardoned try counts for neither.
 func (o *RunnerOptions) judge(ln *line, reply Reply, err error, pardoned bool) (verdict, time.Duration) {
 	switch {
-	case errors.Is(err, ErrReplyTooLarge):
+	case errors.Is(err, ErrReplyTooLarge), errors.Is(err, ErrModelNotFound):
 		return settled, 0
 	case err == nil && !passing(reply.Status):
 		return settled, 0

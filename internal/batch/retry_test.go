@@ -211,7 +211,7 @@ func TestReceipt(t *testing.T) {
 		custom := string(got.CustomID)
 		got.CustomID = nil
 		want := batch.Receipt{
-			Time: start.Add(time.Second).UTC(), Tenant: tenant, Batch: batchID, Line: 1, OnBehalfOf: "alice",
+			Time: start.Add(time.Second).UTC(), Tenant: tenant, Batch: batchID, Line: 1, ID: x.result.ID, OnBehalfOf: "alice",
 			Worker: r.part(0).Owner, Attempt: 1, Model: "m", Status: 200,
 			RequestHash: sum(r.bodies[1]), ReplyHash: sum(body),
 		}

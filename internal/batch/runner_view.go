@@ -19,7 +19,7 @@ type view struct {
 
 // running reports whether lines of the batch may be sent.
 func (v *view) running() bool {
-	return !v.gone && v.batch.Status == InProgress && v.batch.Ending == ""
+	return !v.gone && v.batch.Running()
 }
 
 // over reports whether nobody shall run the batch any more.

@@ -1,0 +1,77 @@
+package batch
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"holdfast/internal/lease"
+	"holdfast/internal/openai"
+)
+
+// Receipt says who had a line replayed, by whom and how it went: the record of
+// promise 7. It never holds a body, only hashes.
+//
+// A worker writes it with the line's result, in one record of one chunk, so that
+// there is one for each line that it made a result of, and no other. Lines that were
+// given up without a result (see [openai.Unsent]) have none, though a worker that
+// died may have sent them: their error in the error file stands for them. A line
+// whose workers died of it, and one whose model no upstream serves, was not sent by
+// the worker that made its result, and has a receipt that says so: Attempt 0.
+type Receipt struct {
+	Time        time.Time       `json:"time"` // when the reply was complete
+	Tenant      string          `json:"tenant"`
+	Batch       string          `json:"batch_id"`
+	Line        int64           `json:"line"`         // batch-wide index, from 0; blank lines aren't counted
+	ID          string          `json:"id,omitempty"` // of the line's result; absent in receipts of older workers
+	CustomID    json.RawMessage `json:"custom_id"`    // as in the input, byte for byte
+	OnBehalfOf  string          `json:"on_behalf_of"`
+	Worker      lease.Token     `json:"worker"`
+	Attempt     int             `json:"attempt"` // tries of this line by this worker; 0: it didn't send it
+	Model       string          `json:"model,omitempty"`
+	Status      int             `json:"status"` // the upstream's HTTP status; 0: no reply
+	Usage       *openai.Usage   `json:"usage,omitempty"`
+	RequestHash string          `json:"request_sha256"`         // of the body as it was sent: the input's bytes
+	ReplyHash   string          `json:"reply_sha256,omitempty"` // of the body as the upstream sent it; absent without a reply
+	// KeptHash is of response.body as it stands in the result file, absent where that
+	// is what the upstream sent, byte for byte: a result is one line, so white space
+	// between tokens is left out, and what is no JSON is written as a string.
+	KeptHash string `json:"kept_sha256,omitempty"`
+}
+
+// hashReply notes the hashes of a reply's body and of what is kept of it.
+func (r *Receipt) hashReply(sent, kept []byte) {
+	r.ReplyHash = sumOf(sent)
+	if !bytes.Equal(sent, kept) {
+		r.KeptHash = sumOf(kept)
+	}
+}
+
+// Kept is the hash that response.body has in the result file, "" without a reply.
+func (r Receipt) Kept() string {
+	if r.KeptHash != "" {
+		return r.KeptHash
+	}
+	return r.ReplyHash
+}
+
+// encode writes the receipt on one line, its custom_id byte for byte: an encoder
+// left to itself would escape what HTML minds.
+func (r Receipt) encode() []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		// Only a custom_id that is no JSON could do this, and it was parsed.
+		panic(fmt.Sprintf("batch: encode receipt: %v", err))
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+func sumOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
