@@ -149,9 +149,18 @@ func TestWire(t *testing.T) {
 	if limit := debug.SetMemoryLimit(-1); limit < 460<<20 || limit > 461<<20 {
 		t.Errorf("the collector's limit is %d bytes, want nine tenths of 512 MiB", limit)
 	}
-	env["HOLDFAST_LEASE"], env[config.EnvUpstreamURL], env[config.EnvTable] = "soon", "model", ""
+	// Upstreams by model alone; where one may not be connected to, that is told at once.
+	env[config.EnvUpstreamURL], env[config.EnvUpstreams] = "", `[{"models":["m"],"url":"http://127.0.0.1:1","secret":"s"}]`
+	if _, err := wire(t.Context(), getenv, log); err == nil || !strings.Contains(err.Error(), "address is refused: loopback") {
+		t.Errorf("%v", err)
+	}
+	env[config.EnvUpstreamAllow] = "127.0.0.0/8"
+	if _, err := wire(t.Context(), getenv, log); err != nil {
+		t.Errorf("%v", err)
+	}
+	env["HOLDFAST_LEASE"], env[config.EnvUpstreamURL], env[config.EnvTable], env[config.EnvUpstreams] = "soon", "model", "", "x"
 	_, err := wire(t.Context(), getenv, log)
-	for _, name := range []string{"HOLDFAST_LEASE", config.EnvUpstreamURL, config.EnvTable} {
+	for _, name := range []string{"HOLDFAST_LEASE", config.EnvUpstreamURL, config.EnvTable, config.EnvUpstreams} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not in: %v", name, err)
 		}

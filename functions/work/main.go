@@ -19,6 +19,7 @@ import (
 	"holdfast/internal/aws/workflow"
 	"holdfast/internal/batch"
 	"holdfast/internal/config"
+	"holdfast/internal/outbound"
 	"holdfast/internal/upstream"
 )
 
@@ -37,15 +38,14 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	// collector lets the heap double before it begins: at the largest replies that
 	// would meet the function's end. Near the limit it begins earlier instead.
 	debug.SetMemoryLimit(int64(settings.WorkMemory) << 20 / 10 * 9)
+	var services []upstream.Service
+	for _, u := range res.AllUpstreams() {
+		services = append(services, upstream.Service(u))
+	}
 	// Most stacks have no secret, and then nothing of Secrets Manager is set up.
-	store := sync.OnceValue(func() *secrets.Secrets { return secrets.New(cfg) })
-	model, err := upstream.New(res.Upstream.URL, &upstream.Options{
-		Key: func(ctx context.Context) (string, error) {
-			if res.Upstream.Secret == "" {
-				return res.Upstream.Key, nil
-			}
-			return store().Get(ctx, res.Upstream.Secret)
-		},
+	vault := sync.OnceValue(func() upstream.Secrets { return secrets.New(cfg) })
+	model, err := upstream.Open(services, vault, &upstream.Options{
+		Guard:       outbound.Guard{Allow: res.UpstreamAllow},
 		ReplyBytes:  settings.ReplyBytes,
 		Timeout:     settings.LineTimeout,
 		Connections: settings.ConcurrencyCeiling,

@@ -1,13 +1,23 @@
 // Package upstream is the batch.Model port over HTTP: any server that speaks
-// OpenAI's endpoints under a base URL.
+// OpenAI's endpoints under a base URL, or several, by the model that a line names.
+//
+//	upstream.go    Client: one service, one call
+//	choose.go      Services: which service a model has
+//	credential.go  the bearer token, and another when it is refused
 //
 // A call is one POST of the line's body, byte for byte. The client never
 // follows a redirect (it would carry the secret to a host nobody configured),
 // never retries (that is the Runner's, which counts), and reads at most the
-// configured number of bytes of a reply. It adds four headers that let an
+// configured number of bytes of a reply. There is one exception: after a 401 or 403 the
+// secret is read again, and if it is another by now the request is sent once
+// more with it, for it was not run. The client adds four headers that let an
 // inference service account for the work: X-Tenant-ID, X-On-Behalf-Of (the
 // principal who submitted the batch), X-Batch-ID and X-Batch-Line (the line's
 // index from 0). custom_id is data and goes into no header.
+//
+// Which addresses are connected to is outbound.Guard's, which looks when a
+// connection is made. Errors say what kind of trouble there was, and hold no URL, header,
+// body or token.
 package upstream
 
 import (
@@ -16,7 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,13 +34,17 @@ import (
 	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/outbound"
 )
 
 // Options tune a Client; the zero value works.
 type Options struct {
-	// Key gives the bearer token for each call, so that a rotated secret is
-	// picked up; nil or "" sends no Authorization header.
+	// Key gives the bearer token for each call of a client of its own; nil or ""
+	// sends no Authorization header. Services have their own tokens.
 	Key func(context.Context) (string, error)
+	// Guard says which addresses may be connected to; the zero value refuses this
+	// machine and metadata services, and allows private networks.
+	Guard outbound.Guard
 	// ReplyBytes bounds a reply's body after decompression; default 16 MiB.
 	ReplyBytes int64
 	// Timeout bounds one call from its start to the reply's last byte; default
@@ -43,36 +57,34 @@ type Options struct {
 
 // Client is a batch.Model. It is safe for concurrent use.
 type Client struct {
-	base    string
-	key     func(context.Context) (string, error)
-	bound   int64
-	timeout time.Duration
-	http    *http.Client
+	base       string
+	key        func(context.Context) (string, error) // nil: credential's
+	credential credential
+	bound      int64
+	timeout    time.Duration
+	http       *http.Client
 }
 
 var _ batch.Model = (*Client)(nil)
 
 // New returns a client of the server at base ("https://host[:port][/prefix]",
 // without the endpoints' own /v1). It refuses a base that is not an absolute
-// http or https URL, or that carries credentials, a query or a fragment.
+// http or https URL, or that carries credentials, a query or a fragment, or whose
+// host is an address that the guard refuses.
 func New(base string, o *Options) (*Client, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	u, err := url.Parse(base)
-	switch {
-	case err != nil:
-		return nil, errors.New("upstream URL: not a URL")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("upstream URL %q: want http(s)://host[:port]", u.Redacted())
-	case u.User != nil:
-		return nil, errors.New("upstream URL: credentials belong into the secret, not into the URL")
-	case u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("upstream URL %q: no query or fragment", base)
+	prefix, err := outbound.Base("upstream URL", base)
+	if err != nil {
+		return nil, err
 	}
-	prefix := strings.TrimRight(base, "/")
-	if strings.HasSuffix(prefix, "/v1") {
-		return nil, fmt.Errorf("upstream URL %q: leave out the /v1, the endpoints bring it", base)
+	u, err := url.Parse(prefix)
+	if err == nil {
+		err = o.Guard.CheckHost(u.Hostname())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("upstream URL: %w", err)
 	}
 	c := &Client{base: prefix, key: o.Key, bound: o.ReplyBytes, timeout: o.Timeout}
 	if c.bound <= 0 {
@@ -85,18 +97,7 @@ func New(base string, o *Options) (*Client, error) {
 	if conns <= 0 {
 		conns = 128
 	}
-	c.http = &http.Client{
-		Transport: &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-			TLSHandshakeTimeout: 10 * time.Second,
-			MaxIdleConns:        conns,
-			MaxIdleConnsPerHost: conns,
-			IdleConnTimeout:     60 * time.Second,
-			ForceAttemptHTTP2:   true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	c.http = outbound.NewGuardedClient(conns, o.Guard)
 	return c, nil
 }
 
@@ -105,32 +106,20 @@ func New(base string, o *Options) (*Client, error) {
 func (cl *Client) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 	callCtx, cancel := context.WithTimeout(ctx, cl.timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(callCtx, http.MethodPost, cl.base+c.Endpoint, bytes.NewReader(c.Body))
-	if err != nil {
-		return batch.Reply{}, fmt.Errorf("%w: endpoint is not part of a URL", batch.ErrUnreachable)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "holdfast")
-	req.Header.Set("X-Tenant-ID", c.Tenant)
-	req.Header.Set("X-On-Behalf-Of", c.Submitter)
-	req.Header.Set("X-Batch-ID", c.Batch)
-	req.Header.Set("X-Batch-Line", strconv.FormatInt(c.Line, 10))
-	if cl.key != nil {
-		key, err := cl.key(callCtx)
-		if err != nil {
-			if errors.Is(ctx.Err(), context.Canceled) {
-				return batch.Reply{}, ctx.Err()
-			}
-			// No line of a batch is to blame, whatever the time it took.
-			return batch.Reply{}, fmt.Errorf("%w: %w", batch.ErrNoCredential, err)
-		}
-		if key != "" {
-			req.Header.Set("Authorization", "Bearer "+key)
-		}
-	}
-	resp, err := cl.http.Do(req)
-	if err != nil {
+	header := http.Header{}
+	header.Set("X-Tenant-ID", c.Tenant)
+	header.Set("X-On-Behalf-Of", c.Submitter)
+	header.Set("X-Batch-ID", c.Batch)
+	header.Set("X-Batch-Line", strconv.FormatInt(c.Line, 10))
+	resp, err := cl.Open(callCtx, c.Endpoint, header, c.Body)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && !errors.Is(err, batch.ErrNoCredential), errors.Is(ctx.Err(), context.Canceled):
+		return batch.Reply{}, ctx.Err()
+	case callCtx.Err() != nil && !errors.Is(err, batch.ErrNoCredential):
 		return batch.Reply{}, cl.classify(ctx, callCtx, "no reply")
+	default:
+		return batch.Reply{}, err
 	}
 	defer resp.Body.Close()
 	body, err := cl.read(callCtx, resp, c.Room)
@@ -144,8 +133,68 @@ func (cl *Client) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 		Status:     resp.StatusCode,
 		RequestID:  requestID(resp.Header),
 		Body:       body,
-		RetryAfter: retryAfter(resp.Header, time.Now()),
+		RetryAfter: outbound.RetryAfter(resp.Header, time.Now()),
 	}, nil
+}
+
+// Open posts body to endpoint ("/v1/…") with header, to which content type, user
+// agent and the service's token are added, and returns the answer as soon as its
+// status is there; the caller reads and closes its body. Neither the client's timeout
+// nor its bound on replies holds here: the first is ctx's, the second the caller's.
+// batch.ErrUnreachable (batch.ErrRefusedAddress, where a guard refused), or
+// batch.ErrNoCredential where the token can't be read; what ended with ctx is one of
+// both.
+func (cl *Client) Open(ctx context.Context, endpoint string, header http.Header, body []byte) (*http.Response, error) {
+	token, err := cl.token(ctx)
+	if err != nil {
+		// No line of a batch is to blame, whatever the time it took.
+		return nil, fmt.Errorf("%w: %w", batch.ErrNoCredential, err)
+	}
+	resp, err := cl.post(ctx, endpoint, header, body, token)
+	if err != nil || !refused(resp.StatusCode) || token == "" || cl.key != nil {
+		return resp, err
+	}
+	fresh := cl.credential.renew(ctx, token)
+	if fresh == token {
+		return resp, nil
+	}
+	letGo(resp)
+	return cl.post(ctx, endpoint, header, body, fresh)
+}
+
+func (cl *Client) token(ctx context.Context) (string, error) {
+	if cl.key != nil {
+		return cl.key(ctx)
+	}
+	return cl.credential.get(ctx)
+}
+
+// post sends the request once.
+func (cl *Client) post(ctx context.Context, endpoint string, header http.Header, body []byte, token string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.base+endpoint, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: endpoint is not part of a URL", batch.ErrUnreachable)
+	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "holdfast")
+	req.Header.Del("Authorization")
+	authorization, err := bearer(token)
+	if err != nil {
+		return nil, err
+	}
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
+	}
+	resp, err := cl.http.Do(req)
+	if errors.Is(err, outbound.ErrAddress) {
+		return nil, batch.ErrRefusedAddress
+	}
+	if err != nil {
+		// The transport's own error is not passed on: its text holds the URL.
+		return nil, fmt.Errorf("%w: no reply", batch.ErrUnreachable)
+	}
+	return resp, nil
 }
 
 // read reads a reply's body into memory that room was asked for: at once for all
@@ -202,27 +251,4 @@ func requestID(h http.Header) string {
 		id = id[:256]
 	}
 	return strings.ToValidUTF8(id, "")
-}
-
-// retryAfter reads retry-after-ms, then retry-after (seconds, fractions too, or
-// an HTTP date). What it can't read, or a time in the past, is 0; more than a
-// day counts as a day.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	var d time.Duration
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
-		d = scale(ms, time.Millisecond)
-	} else if s, err := strconv.ParseFloat(h.Get("Retry-After"), 64); err == nil {
-		d = scale(s, time.Second)
-	} else if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
-		d = at.Sub(now)
-	}
-	return min(max(d, 0), 24*time.Hour)
-}
-
-// scale is n units without the overflow of a hostile header (NaN is 0).
-func scale(n float64, unit time.Duration) time.Duration {
-	if !(n > 0) {
-		return 0
-	}
-	return time.Duration(min(n, float64(24*time.Hour/unit)) * float64(unit))
 }

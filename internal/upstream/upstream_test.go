@@ -14,12 +14,19 @@ import (
 	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/outbound"
 )
+
+var local = &Options{Guard: outbound.Guard{Allow: outbound.Loopback}}
 
 func serve(t *testing.T, o *Options, h http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
+	if o == nil {
+		o = &Options{}
+	}
+	o.Guard.Allow = outbound.Loopback // where tests have their servers
 	c, err := New(s.URL, o)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +130,7 @@ func TestCallErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close()
-		c, err := New("http://"+l.Addr().String(), nil)
+		c, err := New("http://"+l.Addr().String(), local)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,32 +235,6 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for _, tt := range []struct {
-		key, value string
-		want       time.Duration
-	}{
-		{"Retry-After", "3", 3 * time.Second},
-		{"Retry-After", "0.5", 500 * time.Millisecond},
-		{"Retry-After-Ms", "250", 250 * time.Millisecond},
-		{"Retry-After", "Fri, 02 Jan 2026 03:04:15 GMT", 10 * time.Second},
-		{"Retry-After", "Fri, 02 Jan 2026 03:04:00 GMT", 0},
-		{"Retry-After", "-1", 0},
-		{"Retry-After", "soon", 0},
-		{"Retry-After", "NaN", 0},
-		{"Retry-After", "1e300", 24 * time.Hour},
-		{"Retry-After", "Inf", 24 * time.Hour},
-		{"X", "", 0},
-	} {
-		h := http.Header{}
-		h.Set(tt.key, tt.value)
-		if got := retryAfter(h, now); got != tt.want {
-			t.Errorf("%s: %s = %v, want %v", tt.key, tt.value, got, tt.want)
-		}
-	}
-}
-
 func TestNewRefuses(t *testing.T) {
 	for _, base := range []string{"", "model", "ftp://x", "http://", "https://user:pw@host", "https://host?x=1", "https://host#f", "https://host/v1", "https://host/v1/", "http://[::1"} {
 		if _, err := New(base, nil); err == nil {
@@ -262,9 +243,18 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%q: error shows the password", base)
 		}
 	}
-	for _, base := range []string{"https://host", "http://127.0.0.1:4567/", "https://host/prefix"} {
+	for _, base := range []string{"https://host", "http://10.0.0.7:4567/", "https://host/prefix"} {
 		if _, err := New(base, nil); err != nil {
 			t.Errorf("%q: %v", base, err)
 		}
+	}
+	// What is refused when it is dialled is told at once where the URL says it.
+	for _, base := range []string{"http://127.0.0.1:4567/", "http://localhost", "http://[::ffff:169.254.169.254]/x", "http://169.254.170.2", "http://2130706433", "https://[fd00:ec2::254]"} {
+		if _, err := New(base, nil); !errors.Is(err, outbound.ErrAddress) || strings.Contains(err.Error(), "169") {
+			t.Errorf("%q: %v", base, err)
+		}
+	}
+	if _, err := New("http://127.0.0.1:4567", local); err != nil {
+		t.Error(err)
 	}
 }
