@@ -78,7 +78,8 @@ const settleTime = 5 * time.Second
 //
 //   - ErrConflict: the id stands for another request, also where that one's owner
 //     died before its job was there: an id is one request's, for good.
-//   - ErrRefused: nothing runs, the id is free again; the cause is wrapped.
+//   - ErrRefused: nothing runs, the id is free again; the cause is wrapped. With
+//     ErrLater beside it the same may be taken later.
 //   - *HeldError: somebody else's claim, which stayed fresh and unconfirmed for as
 //     long as Options.Wait, and no job that could be found.
 //   - Anything else: the fate is unknown and the claim stays. The same call later
@@ -119,7 +120,7 @@ func (b *Bridge) try(ctx context.Context, r Request, now time.Time) (job string,
 	taken, ok := errors.AsType[*TakenError](err)
 	switch {
 	case err == nil:
-		job, err = b.submit(ctx, mine, now)
+		job, err = b.submit(ctx, mine, false, now)
 		return job, nil, err
 	case !ok:
 		return "", nil, err
@@ -132,7 +133,7 @@ func (b *Bridge) try(ctx context.Context, r Request, now time.Time) (job string,
 	case b.fresh(found, now):
 		return "", &found, nil
 	default:
-		job, err := b.rob(ctx, found, r.Object, now)
+		job, err := b.rob(ctx, found, r.Object, false, now)
 		if errors.Is(err, lease.ErrLost) {
 			return "", &found, nil // to somebody else, or confirmed at last: look again
 		}
@@ -148,8 +149,8 @@ func (b *Bridge) fresh(r Row, now time.Time) bool {
 // rob takes a stale reservation over and submits what it holds. lease.ErrLost when
 // somebody else was faster. o is the input, if the thief knows it as an object: the
 // robbed may have had nothing but its file id, of which no record is there yet, and
-// the thief would be refused in its stead.
-func (b *Bridge) rob(ctx context.Context, found Row, o *Object, now time.Time) (string, error) {
+// the thief would be refused in its stead. keep is submit's.
+func (b *Bridge) rob(ctx context.Context, found Row, o *Object, keep bool, now time.Time) (string, error) {
 	stolen, err := b.store.Steal(ctx, found.Key, found.Ver, now.Add(-b.o.ClaimStale), lease.NewToken(), now.Add(b.o.ClaimStale), now)
 	if err != nil {
 		return "", err
@@ -160,14 +161,15 @@ func (b *Bridge) rob(ctx context.Context, found Row, o *Object, now time.Time) (
 	b.o.Stolen()
 	b.o.Log.LogAttrs(ctx, slog.LevelInfo, "stale claim stolen", append(about(stolen),
 		slog.Duration("age", now.Sub(found.ClaimedAt)), slog.String("robbed", string(found.Token)))...)
-	return b.submit(ctx, stolen, now)
+	return b.submit(ctx, stolen, keep, now)
 }
 
 // Resume submits the reservation of this name ([Key.Name]) if it is stale: nobody
 // may come again to ask for it, and the row holds the whole request. id is that of
 // the job, whatever became of the submit; "" without an error: there was nothing to
 // do, or somebody else did it. ErrRefused, with the cause, frees the correlation id as in
-// [Bridge.Submit]; after any other error the claim stays, and turns stale again.
+// [Bridge.Submit]; after any other error, and with ErrLater, the claim stays, and turns
+// stale again.
 func (b *Bridge) Resume(ctx context.Context, tenant, name string, now time.Time) (id string, err error) {
 	found, err := b.store.Row(ctx, tenant, name)
 	switch {
@@ -179,7 +181,7 @@ func (b *Bridge) Resume(ctx context.Context, tenant, name string, now time.Time)
 		return "", nil
 	}
 	id = BatchID(found.Tenant, found.CorrelationID)
-	_, err = b.rob(ctx, found, nil, now)
+	_, err = b.rob(ctx, found, nil, true, now)
 	switch {
 	case errors.Is(err, lease.ErrLost):
 		return "", nil
@@ -190,14 +192,17 @@ func (b *Bridge) Resume(ctx context.Context, tenant, name string, now time.Time)
 }
 
 // submit does what a claim is for. The request is the row's own, which is the
-// caller's in all but its request id.
-func (b *Bridge) submit(ctx context.Context, row Row, now time.Time) (string, error) {
+// caller's in all but its request id. keep is to keep the claim of a request that may
+// be taken later: nobody else may be there to ask for it again.
+func (b *Bridge) submit(ctx context.Context, row Row, keep bool, now time.Time) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, b.o.SubmitTimeout)
 	job, err := b.submitter.Submit(limited, BatchID(row.Tenant, row.CorrelationID), row.Request, now)
 	cancel()
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	switch {
+	case errors.Is(err, ErrLater) && keep:
+		return "", err
 	case errors.Is(err, ErrRefused):
 		// A row that stays after all turns stale, is submitted again and refused again.
 		b.note(ctx, "claim not released", row, b.store.Release(settled, row.Key, row.Token))

@@ -96,6 +96,7 @@ func NewDrainer(b *Bridge, d Door, q Postponer, log *slog.Logger) *Drainer {
 //     would be left to ask.
 //   - Trouble, fate unknown: it fails, and comes back after 30 s, doubled with each
 //     delivery up to 15 min.
+//   - Refused for now (ErrLater): likewise. Its claim is free meanwhile.
 //   - Refused: the door leaves word of it. Could it not, that is trouble.
 func (d *Drainer) Drain(ctx context.Context, letters []Letter, now time.Time) (failed []Letter, sum Drained) {
 	var (
@@ -140,6 +141,7 @@ func (d *Drainer) one(ctx context.Context, l Letter, now time.Time) (count func(
 	case held != nil:
 		// A moment more: claims age by the clock of whoever looks.
 		return func(s *Drained) { s.Held++ }, max(held.Stale.Sub(now), 0) + time.Second, err
+	case errors.Is(err, ErrLater): // its tenant has as much running as it may: as with trouble
 	case errors.Is(err, ErrRefused), errors.Is(err, ErrConflict):
 		if told := d.door.Refuse(ctx, l, r, err, now); told != nil {
 			err = fmt.Errorf("leave word of a refusal (%w): %w", err, told)

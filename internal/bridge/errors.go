@@ -17,6 +17,9 @@ var (
 	// ErrRefused: the job was definitely refused. Nothing runs and nothing will;
 	// the cause is wrapped beside it, and the id is free again.
 	ErrRefused = errors.New("refused")
+	// ErrLater: refused for now, for what the tenant has running; the same may be
+	// taken later. It comes beside ErrRefused.
+	ErrLater = errors.New("no room at present")
 	// ErrNotFound: no such job, or no such send.
 	ErrNotFound = errors.New("not found")
 	// ErrChanged: the send recorded is not the one that was read. It comes as a

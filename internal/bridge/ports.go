@@ -42,8 +42,9 @@ type Submitter interface {
 	// Submit starts the job of this id and returns its name, which for Holdfast's
 	// own batches is the id. Submitting the same request under the same id again
 	// finds the job started, at any time and from any process. [ErrRefused], with
-	// the cause, only when no job of this id exists and none can come of this call;
-	// after any other error there may be one.
+	// the cause, only when no job of this id exists and none can come of this call
+	// ([ErrLater] beside it: the same may be taken later); after any other error there
+	// may be one.
 	Submit(ctx context.Context, id string, r Request, now time.Time) (job string, err error)
 	// Find returns the job of this id if it was started, having done whatever its
 	// start still lacked. [ErrNotFound] if it wasn't; ErrRefused with ErrConflict

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"path"
 	"time"
 
@@ -46,7 +47,7 @@ func (s *Submitter) Submit(ctx context.Context, id string, r bridge.Request, now
 // Create creates the batch of this id, or finds it created by the same request.
 // The answer is the batch as it is stored; with batch.ErrNotStarted too. A refusal
 // is bridge.ErrRefused, with an *openai.Error, or with bridge.ErrConflict where
-// the id stands for another request. An object that is the input has its file
+// the id stands for another request; a 429 is bridge.ErrLater too. An object that is the input has its file
 // recorded first; one whose file was deleted since is no input any more.
 func (s *Submitter) Create(ctx context.Context, id string, r bridge.Request, now time.Time) (batch.Batch, error) {
 	if r.Object != nil {
@@ -66,6 +67,9 @@ func (s *Submitter) Create(ctx context.Context, id string, r bridge.Request, now
 		b, err = s.find(ctx, id, r)
 		if errors.Is(err, bridge.ErrNotFound) {
 			err = fmt.Errorf("%w: %w", bridge.ErrRefused, refused)
+			if refused.Status == http.StatusTooManyRequests {
+				err = fmt.Errorf("%w: %w", bridge.ErrLater, err)
+			}
 		}
 	}
 	return b, err

@@ -1,6 +1,7 @@
 package batches_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -246,5 +247,36 @@ func TestTroubleWithAnObject(t *testing.T) {
 	}
 	if _, there := r.mem.Table.Batch("acme", id); there {
 		t.Error("a batch without the record of its input")
+	}
+}
+
+// Too much running is for now, and only until the batch is there.
+func TestRefusedForNow(t *testing.T) {
+	r := newRig(t)
+	submitter := func(refusal error) *batches.Submitter {
+		c, err := batch.NewCreator(r.mem.Table.Batches, r.mem.Table.Files, r.mem.Workflow, &batch.CreatorOptions{
+			Admit: func(context.Context, batch.Request, batch.File, time.Time) error { return refusal },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return batches.New(c, r.mem.Table.Batches, r.mem.Table.Files, 24*time.Hour)
+	}
+	_, err := submitter(openai.RunningLimit(3, time.Minute)).Submit(t.Context(), id, request(), start)
+	e, ok := errors.AsType[*openai.Error](err)
+	if !errors.Is(err, bridge.ErrRefused) || !errors.Is(err, bridge.ErrLater) || !ok || e.Status != 429 || e.RetryAfter != time.Minute {
+		t.Errorf("too much runs: %v", err)
+	}
+	if _, err := submitter(openai.FileTooLarge(3)).Submit(t.Context(), id, request(), start); !errors.Is(err, bridge.ErrRefused) || errors.Is(err, bridge.ErrLater) {
+		t.Errorf("too large a file: %v", err)
+	}
+	if _, there := r.mem.Table.Batch("acme", id); there || len(r.mem.Workflow.Executions()) != 0 {
+		t.Error("a refusal left something behind")
+	}
+	if _, err := submitter(nil).Submit(t.Context(), id, request(), start); err != nil {
+		t.Fatal(err)
+	}
+	if job, err := submitter(openai.RunningLimit(3, time.Minute)).Submit(t.Context(), id, request(), start); err != nil || job != id {
+		t.Errorf("created before: %q, %v", job, err)
 	}
 }

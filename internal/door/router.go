@@ -1,0 +1,44 @@
+package door
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"holdfast/internal/bridge"
+)
+
+// Router is one bridge.Door for a queue that both doors' letters come by.
+type Router struct {
+	drops    bridge.Door
+	messages bridge.Door
+}
+
+var _ bridge.Door = Router{}
+
+// NewRouter returns a Router to these two.
+func NewRouter(drops, messages bridge.Door) Router { return Router{drops, messages} }
+
+// Open is bridge.Door.Open of the letter's door.
+func (r Router) Open(ctx context.Context, l bridge.Letter, now time.Time) (bridge.Request, error) {
+	return r.of(l).Open(ctx, l, now)
+}
+
+// Refuse is bridge.Door.Refuse of the letter's door.
+func (r Router) Refuse(ctx context.Context, l bridge.Letter, req bridge.Request, why error, now time.Time) error {
+	return r.of(l).Refuse(ctx, l, req, why, now)
+}
+
+// of tells an event by a member that no message has and every event. Whatever is
+// no JSON is a message: its door says what is wrong with it.
+func (r Router) of(l bridge.Letter) bridge.Door {
+	var event struct {
+		DetailType jsontext.Value `json:"detail-type"`
+	}
+	if json.Unmarshal(l.Body, &event) == nil && len(event.DetailType) > 0 {
+		return r.drops
+	}
+	return r.messages
+}
