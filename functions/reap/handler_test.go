@@ -125,3 +125,29 @@ func TestWireReportsEveryFault(t *testing.T) {
 		}
 	}
 }
+
+// With a service for external jobs or without: the reaper is wired, and calls
+// nobody for that.
+func TestWire(t *testing.T) {
+	t.Setenv("AWS_REGION", "us-east-1")
+	for url, good := range map[string]bool{"": true, "https://jobs.example/prefix": true, "ftp://jobs.example": false} {
+		env := map[string]string{
+			config.EnvTable: "table", config.EnvWorkQueueURL: "https://sqs.example/1/work", config.EnvDeadLettersURL: "https://sqs.example/1/dead",
+			config.EnvStateMachineARN: "arn:aws:states:us-east-1:111122223333:stateMachine:m", config.EnvJobsURL: url,
+		}
+		var log bytes.Buffer
+		env["HOLDFAST_CLAIM_STALE"] = "29s"
+		_, err := wire(t.Context(), func(name string) string { return env[name] }, slog.New(slog.NewJSONHandler(&log, nil)))
+		if (err == nil) != good {
+			t.Errorf("%q: %v", url, err)
+		}
+		if good && !strings.Contains(log.String(), "HOLDFAST_CLAIM_STALE") {
+			t.Errorf("that the default holds isn't said: %s", &log)
+		}
+		// Not what a submit would outlast: that is refused, and doesn't fall back.
+		env["HOLDFAST_CLAIM_STALE"], env["HOLDFAST_SUBMIT_TIMEOUT"] = "30s", "30s"
+		if _, err := wire(t.Context(), func(name string) string { return env[name] }, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "HOLDFAST_SUBMIT_TIMEOUT") {
+			t.Errorf("%v", err)
+		}
+	}
+}

@@ -6,14 +6,19 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"sync"
 
 	"holdfast/internal/aws/dynamo"
 	"holdfast/internal/aws/function"
 	"holdfast/internal/aws/meter"
 	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/queue"
+	"holdfast/internal/aws/secrets"
 	"holdfast/internal/aws/workflow"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/bridge/batches"
+	"holdfast/internal/bridge/jobs"
 	"holdfast/internal/config"
 	"holdfast/internal/reap"
 )
@@ -29,9 +34,39 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	if err != nil {
 		return handler{}, err
 	}
+	for _, fault := range config.Fallbacks(getenv) {
+		log.Warn("setting ignored, its default holds", "error", fault)
+	}
 	table := dynamo.Open(cfg, res.Table)
 	machine := workflow.New(cfg, res.StateMachineARN)
 	counts := metrics.New("reap", os.Stdout, nil)
+	creator, err := batch.NewCreator(table.Batches, table.Files, machine,
+		&batch.CreatorOptions{Endpoints: settings.Endpoints, Windows: settings.Windows})
+	if err != nil {
+		return handler{}, err
+	}
+	services := bridge.Services{"": batches.New(creator, table.Batches, table.Files, settings.FileExpiry)}
+	if res.Jobs.URL != "" {
+		store := sync.OnceValue(func() *secrets.Secrets { return secrets.New(cfg) })
+		services[jobs.Service], err = jobs.New(res.Jobs.URL, table.Files, &jobs.Options{Token: func(ctx context.Context) (string, error) {
+			if res.Jobs.Secret == "" {
+				return res.Jobs.Key, nil
+			}
+			return store().Get(ctx, res.Jobs.Secret)
+		}})
+		if err != nil {
+			return handler{}, err
+		}
+	}
+	claims, err := bridge.New(table.Bridge, services, &bridge.Options{
+		ClaimStale:    settings.ClaimStale,
+		SubmitTimeout: settings.SubmitTimeout,
+		Stolen:        func() { counts.Observer().Add(batch.MetricClaimSteals, 1) },
+		Log:           log,
+	})
+	if err != nil {
+		return handler{}, err
+	}
 	reaper, err := reap.New(reap.Ports{
 		Batches:  table.Batches,
 		Parts:    table.Parts,
@@ -43,6 +78,7 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Workflow: machine,
 		Ender:    batch.NewEnder(table.Batches, table.Endings, machine),
 		Letters:  queue.NewLetters(cfg, res.DeadLettersURL),
+		Claims:   claims,
 	}, &reap.Options{
 		Skew:        settings.Skew,
 		MaxAttempts: settings.MaxAttempts,

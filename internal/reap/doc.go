@@ -1,9 +1,9 @@
 // Package reap finds what nobody looks after any more and sets it going again:
 // parts whose workers died, messages that were lost, batches past their window,
-// executions and finishers that fell.
+// executions and finishers that fell, claims whose owners never submitted.
 //
 // A reaper decides nothing. The due index tells it where to look; what it does
-// there is one conditional write on the item itself (C11, C12, C13, C15), which is
+// there is one conditional write on the item itself (C2, C11, C12, C13, C15), which is
 // refused if anybody was faster. So two reapers at once, one that comes late, and
 // one that dies anywhere do no harm, and none for an hour costs an hour: no
 // result, no line.
@@ -20,8 +20,9 @@
 //	... its parts over or its ending decided, and nobody finishes it
 //	                                  an execution is started that only does that
 //	dead letter                       its part is still to be run: the message is sent anew
+//	claim on a correlation id, stale  C2: stolen, and the request it holds submitted
 //
-// What else is due (files, uploads, bridge rows) is left alone.
+// What else is due (files, uploads) is left alone.
 //
 // Messages and events are hints. Whoever dies between a write and a message finds
 // the part due again a few minutes later; whoever dies after a message sends it

@@ -9,6 +9,6 @@ import (
 // The reaper looks after batches, and knows AWS no more than they do.
 func TestImports(t *testing.T) {
 	deptest.Only(t,
-		"holdfast/internal/lease", "holdfast/internal/openai", "holdfast/internal/batch",
+		"holdfast/internal/lease", "holdfast/internal/openai", "holdfast/internal/batch", "holdfast/internal/bridge",
 		"github.com/go-json-experiment/json", "github.com/cenkalti/backoff/v5")
 }

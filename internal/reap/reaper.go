@@ -9,7 +9,7 @@ import (
 	"holdfast/internal/batch"
 )
 
-// Ports is what a Reaper works on. All are needed but Letters.
+// Ports is what a Reaper works on. All are needed but Letters and Claims.
 type Ports struct {
 	Batches  batch.Batches // Get
 	Parts    batch.Parts   // Get, All
@@ -21,6 +21,7 @@ type Ports struct {
 	Workflow batch.Workflow // Report
 	Ender    *batch.Ender
 	Letters  batch.Queue // the dead-letter queue: Receive, Delete; nil: it isn't read
+	Claims   Claims      // nil: claims are left alone
 }
 
 // Options are a Reaper's times. A zero field has the default named with it.

@@ -27,7 +27,8 @@ func (r *Reaper) Round(ctx context.Context, scope Scope, now time.Time) (Report,
 	soft, cancel := r.soft(ctx)
 	defer cancel()
 	o := &round{
-		r: r, soft: soft, scope: scope, slots: make(chan struct{}, r.o.Parallel), views: map[viewKey]*view{}, shares: newShares(),
+		r: r, soft: soft, scope: scope, slots: make(chan struct{}, r.o.Parallel), views: map[viewKey]*view{},
+		shares: newShares(), claims: newClaims(),
 		clock: func() time.Time { return now.Add(time.Since(began)) },
 	}
 	var wg sync.WaitGroup
@@ -41,6 +42,8 @@ func (r *Reaper) Round(ctx context.Context, scope Scope, now time.Time) (Report,
 	}
 	wg.Wait()
 	o.rest(ctx)
+	o.claims.wg.Wait()
+	o.flush(ctx)
 	err := errors.Join(errs...)
 	r.observe(o.report, scope)
 	r.o.Log.LogAttrs(ctx, slog.LevelInfo, "round over", slog.Any("report", o.report), slog.Duration("took", time.Since(began)))
@@ -74,8 +77,9 @@ type round struct {
 	turn  batch.Turn
 	scope Scope
 	slots chan struct{} // writes
-	// shares is of a round over the index.
+	// shares and claims are of a round over the index.
 	shares *shares
+	claims *claims
 	clock  func() time.Time
 
 	mu     sync.Mutex
@@ -112,7 +116,7 @@ func (o *round) timeUp() bool {
 }
 
 // page deals with a page's rows: batches one by one, parts many at once, as far as
-// their shares go.
+// their shares go. Claims are only begun.
 func (o *round) page(ctx context.Context, rows []batch.Due) {
 	var (
 		wg    sync.WaitGroup
@@ -128,6 +132,8 @@ func (o *round) page(ctx context.Context, rows []batch.Due) {
 				ctx := batch.WithSubject(ctx, row.Tenant, row.ID)
 				o.failed(ctx, batch.PartKey{Tenant: row.Tenant, Batch: row.ID, N: batch.NoPart}, o.batch(ctx, row.Tenant, row.ID))
 			})
+		case row.Kind == batch.DueBridge && o.r.Claims != nil:
+			o.claim(row)
 		default:
 			o.count(func(r *Report) { r.Left++ })
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
 	"holdfast/internal/memory"
 	"holdfast/internal/reap"
 )
@@ -20,6 +21,7 @@ type scene struct {
 	fell, never, expired, finish             batch.Batch
 	lapsed, exhausted, overdue, dead, orphan batch.PartKey
 	letter, overLetter                       batch.PartKey
+	claim                                    bridge.Request
 }
 
 func (w *world) scene() *scene {
@@ -40,6 +42,7 @@ func (w *world) scene() *scene {
 	w.truth.Workflow.Kill(s.never.ID)
 	s.expired = w.change(w.batch(0), func(b *batch.Batch) { b.Deadline = time.Now().Add(-time.Second); dueNow(b) })
 	s.finish = w.change(w.batch(0), func(b *batch.Batch) { b.Ending = batch.Completed; dueNow(b) })
+	s.claim = w.claim(acme, "abandoned", w.file(acme))
 	for _, k := range []batch.PartKey{s.letter, s.overLetter} {
 		m := batch.Message{V: 1, Tenant: k.Tenant, Batch: k.Batch, Part: k.N, TaskToken: "letter"}
 		if err := w.letters.Send(w.t.Context(), m, 0); err != nil {
@@ -87,12 +90,13 @@ func (s *scene) right() {
 			t.Errorf("executions of the one that ends as %s: %v", now.Ending, got)
 		}
 	}
+	w.started(s.claim)
 	if now := w.see(s.expired); now.Ending != batch.Expired || !w.truth.Workflow.Stopped(s.expired.ID) {
 		t.Errorf("expired: %+v", now)
 	}
 }
 
-var all = reap.Report{Reaped: 1, Resent: 1, Dead: 1, Sealed: 2, Expired: 1, Started: 2, Finished: 1, Letters: 2}
+var all = reap.Report{Reaped: 1, Resent: 1, Dead: 1, Sealed: 2, Expired: 1, Started: 2, Finished: 1, Letters: 2, Resubmitted: 1}
 
 func TestRound(t *testing.T) {
 	in(t, func(w *world) {
@@ -139,7 +143,7 @@ func TestRoundSurvivesEveryCall(t *testing.T) {
 		w.round()
 		points = w.faults.Calls()
 	})
-	if len(points) < 60 {
+	if len(points) < 65 {
 		t.Fatalf("only %d calls: %v", len(points), points)
 	}
 	timings := map[string]func(*memory.Faults, memory.Point){

@@ -1,6 +1,7 @@
 package reap_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
+	"holdfast/internal/bridge/batches"
 	"holdfast/internal/lease"
 	"holdfast/internal/memory"
 	"holdfast/internal/reap"
@@ -26,7 +29,9 @@ type world struct {
 	o       reap.Options
 	reaper  *reap.Reaper
 	metrics map[batch.Metric]float64
-	n       int // batches so far
+	// submitter is in the place of Holdfast's own batches, unless it is nil.
+	submitter bridge.Submitter
+	n         int // batches so far
 }
 
 // in runs f in a bubble, where time is the test's.
@@ -53,9 +58,20 @@ func (w *world) restart() *memory.Faults {
 		add <- struct{}{}
 	}
 	m := w.truth.With(w.faults)
+	creator, err := batch.NewCreator(m.Table.Batches, m.Table.Files, m.Workflow, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	claims, err := bridge.New(m.Table.Bridge, cmp.Or[bridge.Submitter](w.submitter, batches.New(creator, m.Table.Batches, m.Table.Files, 30*24*time.Hour)), &bridge.Options{
+		Stolen: func() { w.o.Observer.Add(batch.MetricClaimSteals, 1) },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	r, err := reap.New(reap.Ports{
 		Batches: m.Table.Batches, Parts: m.Table.Parts, Reaps: m.Table.Reaps, Deaths: m.Table.Deaths, Seals: m.Table.Seals, Events: m.Table.Events,
 		Queue: m.Queue, Workflow: m.Workflow, Ender: batch.NewEnder(m.Table.Batches, m.Table.Endings, m.Workflow), Letters: w.letters.With(w.faults),
+		Claims: claims,
 	}, &w.o)
 	if err != nil {
 		w.t.Fatal(err)
