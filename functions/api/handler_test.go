@@ -70,13 +70,13 @@ func sampled(t *testing.T) (handler, *memory.Memory) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := batches.New(creator, mem.Table.Batches)
+	jobs := batches.New(creator, mem.Table.Batches, mem.Table.Files, 30*24*time.Hour)
 	claims, err := bridge.New(mem.Table.Bridge, jobs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return handler{server.New(server.Ports{
-		Keys: access.NewCache(mem.Table.Keys, nil), Batches: mem.Table.Batches, Parts: mem.Table.Parts, Files: mem.Table.Files,
+		Keys: access.NewCache(mem.Table.Keys, nil), Tenants: access.NewTenantCache(mem.Table.Tenants, nil), Batches: mem.Table.Batches, Parts: mem.Table.Parts, Files: mem.Table.Files,
 		Objects: mem.Objects, Links: noLinks{},
 		Ender: batch.NewEnder(mem.Table.Batches, mem.Table.Endings, mem.Workflow),
 		Jobs:  jobs, Bridge: claims, Resends: bridge.NewResends(mem.Table.Sends, batch.NewID),
@@ -306,5 +306,38 @@ func TestAnswersBeforeTheDeadline(t *testing.T) {
 	})}
 	if _, err := h.handle(ctx, events.APIGatewayV2HTTPRequest{}); err != nil || !asked {
 		t.Error(err, asked)
+	}
+}
+
+// Where a request came from is what the gateway saw, and no header: a client that
+// guesses keys would otherwise be somebody else each time.
+func TestSourceIsTheGateways(t *testing.T) {
+	h, _ := sampled(t)
+	ev := sample(t, "api-get-file")
+	right := ev.Headers["authorization"]
+	from := func(ip, header string, n int) int {
+		ev.RequestContext.HTTP.SourceIP = ip
+		ev.Headers["authorization"] = header
+		for _, name := range []string{"x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip"} {
+			ev.Headers[name] = fmt.Sprintf("198.51.100.%d", n)
+		}
+		out, err := h.handle(t.Context(), ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.StatusCode
+	}
+	guess := func(n int) string { return "Bearer hf_" + strings.Repeat(string(rune('a'+n)), 32) }
+	for n := range 12 {
+		want := 401
+		if n >= 10 {
+			want = 429
+		}
+		if got := from("203.0.113.7", guess(n), n); got != want {
+			t.Errorf("guess %d: %d, want %d", n, got, want)
+		}
+	}
+	if got := from("203.0.113.8", right, 7); got != 200 {
+		t.Errorf("from elsewhere: %d", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
 	"holdfast/functions/api/server"
 	"holdfast/internal/access"
@@ -19,6 +20,7 @@ import (
 	"holdfast/internal/bridge"
 	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
+	"holdfast/internal/limits"
 	"holdfast/internal/reap"
 	"holdfast/internal/upload"
 )
@@ -40,13 +42,21 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	table := dynamo.Open(cfg, res.Table)
 	store := objects.New(cfg, &objects.Options{ResultsBucket: res.ResultsBucket})
 	machine := workflow.New(cfg, res.StateMachineARN)
-	creator, err := batch.NewCreator(table.Batches, table.Files, machine,
-		&batch.CreatorOptions{Endpoints: settings.Endpoints, Windows: settings.Windows})
+	// For who asks for limits alone, a door that is off is no reason to read.
+	tenants := access.NewTenantCache(table.Tenants, &access.TenantCacheOptions{Off: time.Minute})
+	creator, err := batch.NewCreator(table.Batches, table.Files, machine, &batch.CreatorOptions{
+		Endpoints: settings.Endpoints, Windows: settings.Windows,
+		Admit: limits.New(tenants, table.Batches, table.Parts, settings.LongestWindow()).Admit,
+	})
 	if err != nil {
 		return handler{}, err
 	}
-	jobs := batches.New(creator, table.Batches)
-	claims, err := bridge.New(table.Bridge, jobs, &bridge.Options{ClaimStale: settings.ClaimStale, Log: log})
+	jobs := batches.New(creator, table.Batches, table.Files, settings.FileExpiry)
+	counts := metrics.New("api", os.Stdout, nil)
+	claims, err := bridge.New(table.Bridge, bridge.Services{"": jobs}, &bridge.Options{
+		ClaimStale: settings.ClaimStale, SubmitTimeout: settings.SubmitTimeout,
+		Stolen: func() { counts.Observer().Add(batch.MetricClaimSteals, 1) }, Log: log,
+	})
 	if err != nil {
 		return handler{}, err
 	}
@@ -56,11 +66,10 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	if err != nil {
 		return handler{}, err
 	}
-	counts := metrics.New("api", os.Stdout, nil)
 	ender := batch.NewEnder(table.Batches, table.Endings, machine)
 	reaper, err := reap.New(reap.Ports{
 		Batches: table.Batches, Parts: table.Parts, Reaps: table.Reaps, Deaths: table.Deaths, Seals: table.Seals, Events: table.Events,
-		Queue: queue.New(cfg, res.WorkQueueURL), Workflow: machine, Ender: ender,
+		Queue: queue.New(cfg, res.WorkQueueURL), Workflow: machine, Ender: ender, Claims: claims,
 	}, &reap.Options{
 		Skew: settings.Skew, MaxAttempts: settings.MaxAttempts, DeadGrace: settings.DeadGrace,
 		Overdue: settings.Overdue, Waiting: settings.Waiting(), Observer: counts.Observer(), Log: log,
@@ -69,7 +78,11 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		return handler{}, err
 	}
 	routes := server.New(server.Ports{
-		Keys:    access.NewCache(table.Keys, nil),
+		Keys: access.NewCache(table.Keys, &access.CacheOptions{
+			WrongKeys: settings.WrongKeys, Log: log, Tenants: tenants, Pairs: table.Keys,
+		}),
+		KeyBook: table.Keys,
+		Tenants: tenants,
 		Batches: table.Batches,
 		Parts:   table.Parts,
 		Files:   table.Files,
@@ -80,6 +93,8 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Ender:  ender,
 		Events: table.Events,
 		Reaper: reaper,
+
+		Receipts: server.Receipts{Bucket: res.ResultsBucket, Objects: store},
 
 		Jobs:    jobs,
 		Bridge:  claims,

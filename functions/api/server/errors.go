@@ -48,6 +48,9 @@ func panicked(p any) error {
 // turned batch.ErrNotFound into the 404 (or 400) that names the id.
 //
 //	shown no key, or a wrong one   401 invalid_api_key, nothing else told
+//	a source of many wrong keys    429 rate_limit_exceeded, retry-after
+//	a tenant at a limit of its     an *openai.Error: 429 rate_limit_exceeded or
+//	                               enqueued_limit_exceeded, retry-after; 413 file_too_large
 //	key without the scope          403 insufficient_permissions
 //	a bug (panic)                  500 server_error
 //	a port's trouble, time is up   503 service_unavailable, retry-after
@@ -57,6 +60,10 @@ var answers = []struct {
 }{
 	{is[*openai.Error], func(err error) *openai.Error { e, _ := errors.AsType[*openai.Error](err); return e }},
 	{equals(access.ErrNoKey, access.ErrInvalidKey), func(error) *openai.Error { return openai.InvalidAPIKey() }},
+	{is[*access.LimitError], func(err error) *openai.Error {
+		e, _ := errors.AsType[*access.LimitError](err)
+		return openai.RateLimited(e.After)
+	}},
 	{is[*access.ScopeError], func(err error) *openai.Error {
 		e, _ := errors.AsType[*access.ScopeError](err)
 		return openai.InsufficientScope(string(e.Scope))

@@ -26,12 +26,18 @@ func (s *Server) listEvents(w http.ResponseWriter, r *request) error {
 	if query.Has("order") && !page.Ascending {
 		return openai.Invalid("invalid_order", "order", "Invalid order \"desc\": events are listed oldest first.")
 	}
-	if _, err := s.find(r, id); err != nil {
-		return err
+	if !batch.ValidID(id) {
+		return openai.BatchNotFound(id)
 	}
 	events, more, err := s.ports.Events.List(r.Context(), r.caller.Tenant, id, page.After, page.Limit)
 	if err != nil {
 		return err
+	}
+	if len(events) == 0 {
+		// Only now: what was refused at a door has its event, and no batch.
+		if _, err := s.find(r, id); err != nil {
+			return err
+		}
 	}
 	data := make([]openai.BatchEvent, len(events))
 	for i, e := range events {

@@ -24,15 +24,19 @@ const linkTime = 10 * time.Minute
 // first, so that one that turns out to be wrong leaves nothing; an object whose
 // record failed is nobody's file and goes with the bucket's lifecycle.
 func (s *Server) uploadFile(w http.ResponseWriter, r *request) error {
+	limit, err := s.fileBytes(r, s.settings.DirectBytes)
+	if err != nil {
+		return err
+	}
 	var data bytes.Buffer
 	// What was announced is taken once, instead of doubling up to it.
-	data.Grow(int(min(max(r.ContentLength, 0), s.settings.DirectBytes) + bytes.MinRead))
-	form, err := openai.ReadFileForm(r.Request, s.settings.DirectBytes, func(_, _ string, body io.Reader) error {
+	data.Grow(int(min(max(r.ContentLength, 0), limit) + bytes.MinRead))
+	form, err := openai.ReadFileForm(r.Request, limit, func(_, _ string, body io.Reader) error {
 		_, err := data.ReadFrom(body)
 		return err
 	})
 	if err != nil {
-		return err
+		return tooLarge(err, limit, s.settings.DirectBytes)
 	}
 	at := r.now.UTC().Truncate(time.Millisecond)
 	expiry := s.settings.FileExpiry
@@ -87,31 +91,38 @@ func (s *Server) getFile(w http.ResponseWriter, r *request) error {
 	return openai.WriteJSON(w, http.StatusOK, batch.FileToWire(f))
 }
 
-// getContent sends the client to the object itself: results are larger than
-// what a function may answer.
 // maxInline is the largest content that is answered in the reply itself. As
 // base64 it is 5.6 MB of the 6 MB that a function may answer with.
 const maxInline = 4 << 20
 
-// inline reports whether the client needs the bytes in the reply. The official
-// Go client refuses to follow a redirect to another origin, which the store is;
-// every other one is sent there, so that no function pays for its bytes.
-func inline(r *request, f batch.File) bool {
-	return r.Header.Get("X-Stainless-Lang") == "go" && f.Object.Bytes <= maxInline
-}
-
-// getContent redirects to a URL of the store that carries its own right.
+// getContent hands out a file's bytes.
 func (s *Server) getContent(w http.ResponseWriter, r *request) error {
 	f, err := s.file(r)
 	if err != nil {
 		return err
 	}
-	if inline(r, f) {
-		return s.sendContent(w, r, f)
+	err = s.handOut(w, r, f.Object, f.Filename)
+	switch {
+	case errors.Is(err, batch.ErrNotFound):
+		return openai.FileNotFound(f.ID) // a delete that got half-way
+	case err != nil:
+		return fmt.Errorf("content of %s: %w", f.ID, err)
 	}
-	url, err := s.ports.Links.Presign(r.Context(), f.Object, f.Filename, "application/jsonl", linkTime)
+	return nil
+}
+
+// handOut redirects to a URL of the store that carries its own right: results are
+// larger than what a function may answer. The official Go client refuses to follow
+// a redirect to another origin, which the store is, and gets what fits in the reply;
+// every other one is sent there, so that no function pays for its bytes. ErrNotFound
+// only where it was read.
+func (s *Server) handOut(w http.ResponseWriter, r *request, o batch.Object, filename string) error {
+	if r.Header.Get("X-Stainless-Lang") == "go" && o.Bytes <= maxInline {
+		return s.sendBytes(w, r, o)
+	}
+	url, err := s.ports.Links.Presign(r.Context(), o, filename, "application/jsonl", linkTime)
 	if err != nil {
-		return fmt.Errorf("link to %s: %w", f.ID, err)
+		return err
 	}
 	w.Header().Set("Location", url)
 	w.Header().Set("Cache-Control", "no-store") // the URL is a credential
@@ -120,20 +131,17 @@ func (s *Server) getContent(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// sendContent answers with the bytes. They are read whole before the first is
+// sendBytes answers with the bytes. They are read whole before the first is
 // sent: a store that fails then is still a 503 and not half a file.
-func (s *Server) sendContent(w http.ResponseWriter, r *request, f batch.File) error {
-	body, err := s.ports.Objects.Open(r.Context(), f.Object, 0, f.Object.Bytes)
-	if errors.Is(err, batch.ErrNotFound) {
-		return openai.FileNotFound(f.ID) // a delete that got half-way
-	}
+func (s *Server) sendBytes(w http.ResponseWriter, r *request, o batch.Object) error {
+	body, err := s.ports.Objects.Open(r.Context(), o, 0, o.Bytes)
 	if err != nil {
-		return fmt.Errorf("content of %s: %w", f.ID, err)
+		return err
 	}
 	defer body.Close()
-	data := make([]byte, f.Object.Bytes)
+	data := make([]byte, o.Bytes)
 	if _, err := io.ReadFull(body, data); err != nil {
-		return fmt.Errorf("content of %s: %w", f.ID, err)
+		return err
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
@@ -197,14 +205,23 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *request) error {
 	case id != "":
 		return openai.FileInUse(f.ID, id)
 	}
-	if err := s.ports.Objects.Delete(r.Context(), f.Object.Bucket, []string{f.Object.Key}); err != nil {
-		return fmt.Errorf("delete the bytes of %s: %w", f.ID, err)
+	if !s.dropped(f) {
+		if err := s.ports.Objects.Delete(r.Context(), f.Object.Bucket, []string{f.Object.Key}); err != nil {
+			return fmt.Errorf("delete the bytes of %s: %w", f.ID, err)
+		}
 	}
 	// Deleted by another request meanwhile is deleted all the same.
 	if err := s.ports.Files.Delete(r.Context(), f.Tenant, f.ID, r.now); err != nil && !errors.Is(err, batch.ErrNotFound) {
 		return err
 	}
 	return openai.WriteJSON(w, http.StatusOK, openai.DeletedFile{ID: f.ID, Deleted: true})
+}
+
+// dropped reports whether the file is an object that somebody put into the inputs
+// bucket. That stays its owner's, who has a name of his own for it and may have
+// written it again since; it expires with the bucket's.
+func (s *Server) dropped(f batch.File) bool {
+	return f.Object.Bucket == s.inputs && !strings.HasPrefix(f.Object.Key, "files/")
 }
 
 // holder is the live batch that reads the file, or wrote it and isn't closed

@@ -20,12 +20,13 @@ import (
 	"holdfast/internal/bridge"
 	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
+	"holdfast/internal/limits"
 	"holdfast/internal/memory"
 	"holdfast/internal/reap"
 	uploads "holdfast/internal/upload"
 )
 
-const inputs = "inputs"
+const inputs, results = "inputs", "results"
 
 var start = time.Date(2026, 10, 12, 9, 0, 0, 0, time.UTC)
 
@@ -72,14 +73,18 @@ func newHouse(t *testing.T) *house {
 
 func (h *house) build() {
 	view := h.mem.With(h.faults)
+	tenants := access.NewTenantCache(view.Table.Tenants, &access.TenantCacheOptions{Off: time.Minute})
 	creator, err := batch.NewCreator(view.Table.Batches, view.Table.Files, view.Workflow,
-		&batch.CreatorOptions{Endpoints: h.settings.Endpoints, Windows: h.settings.Windows})
+		&batch.CreatorOptions{
+			Endpoints: h.settings.Endpoints, Windows: h.settings.Windows,
+			Admit: limits.New(tenants, view.Table.Batches, view.Table.Parts, h.settings.LongestWindow()).Admit,
+		})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	log := slog.New(slog.NewJSONHandler(&h.log, nil))
-	jobs := batches.New(creator, view.Table.Batches)
-	claims, err := bridge.New(view.Table.Bridge, jobs, &bridge.Options{ClaimStale: h.settings.ClaimStale, Log: log})
+	jobs := batches.New(creator, view.Table.Batches, view.Table.Files, 30*24*time.Hour)
+	claims, err := bridge.New(view.Table.Bridge, bridge.Services{"": jobs}, &bridge.Options{ClaimStale: h.settings.ClaimStale, Log: log})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -93,13 +98,17 @@ func (h *house) build() {
 	ender := batch.NewEnder(view.Table.Batches, view.Table.Endings, view.Workflow)
 	reaper, err := reap.New(reap.Ports{
 		Batches: view.Table.Batches, Parts: view.Table.Parts, Reaps: view.Table.Reaps, Deaths: view.Table.Deaths, Seals: view.Table.Seals,
-		Events: view.Table.Events, Queue: view.Queue, Workflow: view.Workflow, Ender: ender,
+		Events: view.Table.Events, Queue: view.Queue, Workflow: view.Workflow, Ender: ender, Claims: claims,
 	}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.handler = server.New(server.Ports{
-		Keys:    access.NewCache(view.Table.Keys, nil),
+		Keys: access.NewCache(view.Table.Keys, &access.CacheOptions{
+			WrongKeys: h.settings.WrongKeys, Log: log, Tenants: tenants, Pairs: view.Table.Keys,
+		}),
+		KeyBook: view.Table.Keys,
+		Tenants: tenants,
 		Batches: view.Table.Batches,
 		Parts:   view.Table.Parts,
 		Files:   view.Table.Files,
@@ -110,6 +119,8 @@ func (h *house) build() {
 		Ender:  ender,
 		Events: view.Table.Events,
 		Reaper: reaper,
+
+		Receipts: server.Receipts{Bucket: results, Objects: view.Objects},
 
 		Jobs:    jobs,
 		Bridge:  claims,

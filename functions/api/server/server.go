@@ -20,10 +20,10 @@ import (
 	"holdfast/internal/upload"
 )
 
-// Authenticator tells who shows a value of the Authorization header; its errors
-// are those of access.Authenticate. *access.Cache is one.
+// Authenticator tells who shows a value of the Authorization header, from which
+// address; its errors are those of *access.Cache, which is one.
 type Authenticator interface {
-	Authenticate(ctx context.Context, header string, now time.Time) (access.Caller, error)
+	Authenticate(ctx context.Context, header, source string, now time.Time) (access.Caller, error)
 }
 
 // Presigner makes URLs that hand out one object for a while.
@@ -38,6 +38,8 @@ type Presigner interface {
 // Ports is what the API stands on; all are required.
 type Ports struct {
 	Keys    Authenticator
+	KeyBook access.Store // where an admin key manages its tenant's keys
+	Tenants Tenants
 	Batches batch.Batches
 	Parts   batch.Parts
 	Files   batch.Files
@@ -48,6 +50,8 @@ type Ports struct {
 	Ender  *batch.Ender
 	Events batch.Events
 	Reaper *reap.Reaper
+
+	Receipts Receipts
 
 	// How a batch is created: Jobs does it, Bridge once a key, Resends once for
 	// all that an official client sends again.
@@ -69,6 +73,7 @@ type Server struct {
 	inputs   string // bucket
 	log      *slog.Logger
 	now      func() time.Time
+	rates    access.Rates
 	mux      *http.ServeMux
 }
 
@@ -143,10 +148,17 @@ var routes = []*route{
 	{"/v1/batches/{id}", map[string]action{http.MethodGet: {access.Read, (*Server).getBatch}}},
 	{"/v1/batches/{id}/cancel", map[string]action{http.MethodPost: {access.Submit, (*Server).cancelBatch}}},
 	{"/v1/batches/{id}/events", map[string]action{http.MethodGet: {access.Read, (*Server).listEvents}}},
+	{"/v1/batches/{id}/receipts", map[string]action{http.MethodGet: {access.Read, (*Server).getReceipts}}},
 	{"/v1/admin/reclaim", map[string]action{http.MethodPost: {access.Admin, (*Server).reclaim}}},
 	{"/v1/admin/dead", map[string]action{http.MethodGet: {access.Admin, (*Server).listDead}}},
 	{"/v1/admin/dead/{batch}/{part}", map[string]action{http.MethodGet: {access.Admin, (*Server).showDead}}},
 	{"/v1/admin/redrive", map[string]action{http.MethodPost: {access.Admin, (*Server).redrive}}},
+	{"/v1/admin/keys", map[string]action{
+		http.MethodGet:  {access.Admin, (*Server).listKeys},
+		http.MethodPost: {access.Admin, (*Server).createKey},
+	}},
+	{"/v1/admin/keys/{id}/disable", map[string]action{http.MethodPost: {access.Admin, (*Server).disableKey}}},
+	{"/v1/admin/keys/{id}/rotate", map[string]action{http.MethodPost: {access.Admin, (*Server).rotateKey}}},
 }
 
 // allow lists the route's methods, in a fixed order.
@@ -230,7 +242,11 @@ func (s *Server) act(x *exchange, r *http.Request, rt *route) (err error) {
 	if values := r.Header.Values("Authorization"); len(values) == 1 {
 		header = values[0]
 	}
-	if x.caller, err = s.ports.Keys.Authenticate(r.Context(), header, x.now); err != nil {
+	// The address is the door's own view. What a header says of it anybody can write.
+	if x.caller, err = s.ports.Keys.Authenticate(r.Context(), header, r.RemoteAddr, x.now); err != nil {
+		return err
+	}
+	if err := s.pace(r.Context(), x.caller, x.now); err != nil {
 		return err
 	}
 	if err := x.caller.Require(act.scope); err != nil {

@@ -8,7 +8,11 @@ import (
 )
 
 func (s *Server) createUpload(w http.ResponseWriter, r *request) error {
-	in, err := openai.ParseCreateUpload(r.Body, s.settings.FileBytes)
+	limit, err := s.fileBytes(r, s.settings.FileBytes)
+	if err != nil {
+		return err
+	}
+	in, err := openai.ParseCreateUpload(r.Body, limit)
 	if err != nil {
 		return err
 	}
