@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssnssubscriptions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
 	"holdfast/internal/config"
@@ -42,8 +43,8 @@ type alarmSpec struct {
 // errors that the workflow knows what to do about, many times a day; a work function
 // that fails leaves a part, of which Steals and DeadParts tell. Throttled pollers
 // are slow, and OverdueBatches tells when that matters.
-func alarmSpecs(q queues, reap function, opts options) []alarmSpec {
-	return []alarmSpec{
+func alarmSpecs(q queues, in *ingest, reap function, opts options) []alarmSpec {
+	specs := []alarmSpec{
 		{
 			name: "Steals", tells: "Workers end without a word, again and again, and it is more than one line's doing.",
 			metric: counted("Steals", "Sum", 5*time.Minute), threshold: manySteals(opts), periods: 1,
@@ -54,9 +55,7 @@ func alarmSpecs(q queues, reap function, opts options) []alarmSpec {
 			missing: awscloudwatch.TreatMissingData_NOT_BREACHING,
 		}, {
 			name: "DeadLetters", tells: "The dead-letter queue holds a message that nobody has dealt with.",
-			metric: q.dead.MetricApproximateNumberOfMessagesVisible(&awscloudwatch.MetricOptions{
-				Statistic: jsii.String("Maximum"), Period: seconds(5 * time.Minute),
-			}), threshold: 1, periods: 1,
+			metric: depth(q.dead), threshold: 1, periods: 1,
 			// SQS says nothing of a queue that nobody has used for six hours.
 			missing: awscloudwatch.TreatMissingData_NOT_BREACHING,
 		}, {
@@ -75,8 +74,29 @@ func alarmSpecs(q queues, reap function, opts options) []alarmSpec {
 			// it fall one after the other. A shorter period would alarm anew each time.
 			metric: counted("OverdueBatches", "Maximum", 15*time.Minute), threshold: 1, periods: 1,
 			missing: awscloudwatch.TreatMissingData_NOT_BREACHING,
+		}, {
+			name: "StaleClaims", tells: "Whoever was to start a batch went without a word, and another one took over.",
+			// One is enough: the time between a claim and its confirm is a fraction of a
+			// second, so that deaths in it are rare, and rarely alone.
+			metric: counted("ClaimSteals", "Sum", 5*time.Minute), threshold: 1, periods: 1,
+			missing: awscloudwatch.TreatMissingData_NOT_BREACHING,
 		},
 	}
+	if in != nil {
+		specs = append(specs, alarmSpec{
+			name: "RefusedMessages", tells: "A message of another system was refused, or ended its tries, and lies with the ingest queue's dead letters.",
+			metric: depth(in.dead), threshold: 1, periods: 1,
+			missing: awscloudwatch.TreatMissingData_NOT_BREACHING, // as for DeadLetters
+		})
+	}
+	return specs
+}
+
+// depth is how many messages of the queue somebody could receive.
+func depth(queue awssqs.Queue) awscloudwatch.Metric {
+	return queue.MetricApproximateNumberOfMessagesVisible(&awscloudwatch.MetricOptions{
+		Statistic: jsii.String("Maximum"), Period: seconds(5 * time.Minute),
+	})
 }
 
 // counted is a metric that the functions write.
@@ -103,7 +123,7 @@ func manySteals(opts options) int {
 
 // newAlarms adds the alarms and the topic that they tell. Whoever wants to hear of
 // them subscribes to it.
-func newAlarms(stack awscdk.Stack, q queues, reap function, opts options) awssns.Topic {
+func newAlarms(stack awscdk.Stack, q queues, in *ingest, reap function, opts options) awssns.Topic {
 	topic := awssns.NewTopic(stack, jsii.String("Alarms"), &awssns.TopicProps{
 		DisplayName: jsii.String(*stack.StackName() + " alarms"),
 		// Not encrypted: CloudWatch can't use the key that SNS has for that, and one of
@@ -130,7 +150,7 @@ func newAlarms(stack awscdk.Stack, q queues, reap function, opts options) awssns
 		topic.AddSubscription(awssnssubscriptions.NewEmailSubscription(jsii.String(opts.alarmEmail), nil))
 	}
 	action := awscloudwatchactions.NewSnsAction(topic)
-	for _, spec := range alarmSpecs(q, reap, opts) {
+	for _, spec := range alarmSpecs(q, in, reap, opts) {
 		operator := awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 		if spec.below {
 			operator = awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD

@@ -33,6 +33,9 @@ func TestAlarms(t *testing.T) {
 		"SilentReaper":   {"Invocations", "Sum", 300, 2, fewer, 1, "breaching"},
 		"FailingReaper":  {"Errors", "Sum", 300, 2, more, 4, "notBreaching"},
 		"OverdueBatches": {"OverdueBatches", "Maximum", 900, 1, more, 1, "notBreaching"},
+		"StaleClaims":    {"ClaimSteals", "Sum", 300, 1, more, 1, "notBreaching"},
+
+		"RefusedMessages": {"ApproximateNumberOfMessagesVisible", "Maximum", 300, 1, more, 1, "notBreaching"},
 	}
 	got := alarms(account)
 	if len(got) != len(want) {
@@ -66,9 +69,9 @@ func TestAlarms(t *testing.T) {
 // deployed stack.
 func TestAlarmsAreOfWhatIsWritten(t *testing.T) {
 	for name, p := range alarms(account) {
-		if name == "DeadLetters" {
+		if queue := map[string]string{"DeadLetters": "DeadLetters", "RefusedMessages": "IngestDeadLetters"}[name]; queue != "" {
 			d := list(p["Dimensions"])
-			if p["Namespace"] != "AWS/SQS" || len(d) != 1 || d[0].(object)["Name"] != "QueueName" || plain(d[0].(object)["Value"]) != "${DeadLetters.QueueName}" {
+			if p["Namespace"] != "AWS/SQS" || len(d) != 1 || d[0].(object)["Name"] != "QueueName" || plain(d[0].(object)["Value"]) != "${"+queue+".QueueName}" {
 				t.Errorf("%s: namespace %v, dimensions %v", name, p["Namespace"], d)
 			}
 			continue

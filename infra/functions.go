@@ -26,6 +26,7 @@ type functionSpec struct {
 	memory      int
 	timeout     time.Duration
 	loops       bool // sends messages to the queue that invokes it
+	reserved    int  // at most so many at once, which nobody else of the account has then; 0: no bound of its own
 }
 
 func apiSpec() functionSpec {
@@ -105,6 +106,9 @@ func newFunction(stack awscdk.Stack, spec functionSpec, opts options) function {
 		LogGroup:     logs,
 		Environment:  &env,
 	}
+	if spec.reserved > 0 {
+		props.ReservedConcurrentExecutions = jsii.Number(float64(spec.reserved))
+	}
 	if spec.loops {
 		// Handing over sends the part's message again from inside the function. Lambda
 		// takes the sixteenth such message in a row for a runaway loop and drops it to
@@ -122,8 +126,8 @@ func logGroupName(stack awscdk.Stack, of string) *string {
 }
 
 // resourceNames gives the value of every variable of [config.Resources].
-func resourceNames(s storage, q queues, machine awsstepfunctions.StateMachine, opts options) map[string]*string {
-	return map[string]*string{
+func resourceNames(s storage, q queues, in *ingest, machine awsstepfunctions.StateMachine, opts options) map[string]*string {
+	names := map[string]*string{
 		config.EnvTable:           s.table.TableName(),
 		config.EnvInputsBucket:    s.inputs.BucketName(),
 		config.EnvResultsBucket:   s.results.BucketName(),
@@ -133,7 +137,17 @@ func resourceNames(s storage, q queues, machine awsstepfunctions.StateMachine, o
 		config.EnvUpstreamURL:     jsii.String(opts.upstream.URL),
 		config.EnvUpstreamSecret:  jsii.String(opts.upstream.Secret),
 		config.EnvUpstreamKey:     jsii.String(opts.upstream.Key),
+		config.EnvUpstreams:       jsii.String(opts.upstreamText),
+		config.EnvUpstreamAllow:   jsii.String(opts.allowText),
+		config.EnvJobsURL:         jsii.String(opts.jobs.URL),
+		config.EnvJobsSecret:      jsii.String(opts.jobs.Secret),
+		config.EnvJobsKey:         jsii.String(opts.jobs.Key),
 	}
+	if in != nil {
+		names[config.EnvIngestQueueURL] = in.queue.QueueUrl()
+		names[config.EnvIngestDeadLettersURL] = in.dead.QueueUrl()
+	}
+	return names
 }
 
 // giveNames hands the function the names that its role needs, and no other.

@@ -20,6 +20,8 @@ func TestFunctions(t *testing.T) {
 		{&account, "Work", 512, 900, "arm64"},
 		{&account, "Finish", 1024, 900, "arm64"},
 		{&account, "Reap", 512, 60, "arm64"},
+		{&account, "Ingest", 512, 60, "arm64"},
+		{&account, "Gateway", 512, 900, "arm64"},
 		{&local, "Work", 768, 300, "x86_64"},
 	} {
 		got := c.stack.lambda(t, c.name)
@@ -50,7 +52,7 @@ func (s *synthesized) lambda(t *testing.T, name string) map[string]any {
 // A part may be handed over any number of times, and each time the function sends
 // a message to its own queue. Lambda stops such loops unless told otherwise.
 func TestOnlyWorkMayLoop(t *testing.T) {
-	for _, name := range []string{"Api", "Plan", "Work", "Finish", "Reap"} {
+	for _, name := range []string{"Api", "Plan", "Work", "Finish", "Reap", "Ingest", "Gateway"} {
 		want := any(nil)
 		if name == "Work" {
 			want = "Allow"
@@ -61,21 +63,23 @@ func TestOnlyWorkMayLoop(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	for _, stack := range []*synthesized{&account, &local} {
-		for _, role := range []config.Role{config.API, config.Plan, config.Work, config.Finish, config.Reap} {
+		for _, role := range []config.Role{config.API, config.Plan, config.Work, config.Finish, config.Reap, config.Ingest, config.Gateway} {
 			want := map[string]string{}
 			maps.Copy(want, stack.opts.settings.Env())
 			for name, value := range map[string]string{
 				config.EnvTable: "${Table}", config.EnvInputsBucket: "${Inputs}", config.EnvResultsBucket: "${Results}",
 				config.EnvWorkQueueURL: "${WorkQueue}", config.EnvDeadLettersURL: "${DeadLetters}", config.EnvStateMachineARN: "${Workflow}",
 				config.EnvUpstreamURL: stack.opts.upstream.URL, config.EnvUpstreamSecret: stack.opts.upstream.Secret,
-				config.EnvUpstreamKey: stack.opts.upstream.Key,
+				config.EnvUpstreamKey: stack.opts.upstream.Key, config.EnvUpstreams: stack.opts.upstreamText, config.EnvUpstreamAllow: stack.opts.allowText,
+				config.EnvJobsURL: stack.opts.jobs.URL, config.EnvJobsSecret: stack.opts.jobs.Secret,
+				config.EnvJobsKey: stack.opts.jobs.Key, config.EnvIngestQueueURL: "${IngestQueue}", config.EnvIngestDeadLettersURL: "${IngestDeadLetters}",
 			} {
 				if role.Needs(name) && value != "" {
 					want[name] = value
 				}
 			}
 			got := map[string]string{}
-			id := map[string]string{"api": "Api", "plan": "Plan", "work": "Work", "finish": "Finish", "reap": "Reap"}[role.Name]
+			id := map[string]string{"api": "Api", "plan": "Plan", "work": "Work", "finish": "Finish", "reap": "Reap", "ingest": "Ingest", "gateway": "Gateway"}[role.Name]
 			for name, value := range stack.lambda(t, id)["Environment"].(object)["Variables"].(object) {
 				got[name] = plain(value)
 			}
@@ -103,6 +107,6 @@ func TestLogGroups(t *testing.T) {
 	slices.Sort(names)
 	same(t, "log groups", names, []string{
 		"/aws/vendedlogs/http-api/holdfast/access", "/aws/vendedlogs/states/holdfast/workflow",
-		"/holdfast/api", "/holdfast/finish", "/holdfast/plan", "/holdfast/reap", "/holdfast/work",
+		"/holdfast/api", "/holdfast/finish", "/holdfast/gateway", "/holdfast/ingest", "/holdfast/plan", "/holdfast/reap", "/holdfast/work",
 	})
 }

@@ -12,7 +12,7 @@ import (
 // suppressed is exactly what the template's resources carry, one for one. An
 // entry of nag.go that no longer suppresses anything has no line in the report.
 func TestNag(t *testing.T) {
-	for name, stack := range map[string]*synthesized{stackName: &account, "Local": &local} {
+	for name, stack := range stacks {
 		var reported []string
 		compliant := 0
 		for _, row := range nagReport(t, name) {

@@ -48,18 +48,24 @@ func keys(beginnings ...string) string {
 	return fmt.Sprintf(` if {"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["%s"]}}`, strings.Join(beginnings, `","`))
 }
 
+func readsSecret(name string) string {
+	return "Allow secretsmanager:GetSecretValue on arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:" + name + "-??????"
+}
+
 // What each role may do, whole. A grant that widens turns this red; so does one
 // that the local AWS doesn't enforce (the workflow's, the event source's, the
 // leading keys of the table) and that is dropped.
 var rolePolicies = map[string][]string{
 	"Api": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${ApiLogs.Arn}",
-		"Allow dynamodb:GetItem on ${Table.Arn}" + keys("KEY#*", "T#*", "F#*", "BR#*", "RS#*", "U#*"),
+		"Allow dynamodb:GetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*", "T#*", "F#*", "BR#*", "RS#*", "U#*"),
+		"Allow dynamodb:BatchGetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*"),
 		"Allow dynamodb:Query on ${Table.Arn}" + keys("T#*"),
-		"Allow dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*", "F#*", "BR#*", "RS#*", "U#*"),
+		"Allow dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("KEY#*", "T#*", "F#*", "BR#*", "RS#*", "U#*"),
 		"Allow dynamodb:DeleteItem on ${Table.Arn}" + keys("BR#*"),
-		"Allow dynamodb:Query on ${Table.Arn}/index/tenant",
+		"Allow dynamodb:Query on ${Table.Arn}/index/tenant" + keys("B#*", "F#*", "KEYS#*"),
 		"Allow s3:PutObject,s3:GetObject,s3:GetObjectVersion,s3:DeleteObject on ${Inputs.Arn}/files/*",
+		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/in/*",
 		"Allow s3:PutObject,s3:GetObject,s3:DeleteObject on ${Inputs.Arn}/uploads/*",
 		"Allow s3:ListMultipartUploadParts,s3:AbortMultipartUpload on ${Inputs.Arn}/files/*",
 		"Allow s3:ListBucket on ${Inputs.Arn},${Results.Arn}",
@@ -68,42 +74,74 @@ var rolePolicies = map[string][]string{
 		"Allow states:StartExecution on ${Workflow}",
 		"Allow states:DescribeExecution,states:StopExecution on arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}:*",
 		"Allow dynamodb:BatchGetItem,dynamodb:BatchWriteItem,dynamodb:ConditionCheckItem on ${Table.Arn}" + keys("T#*"),
-		"Allow dynamodb:Query on ${Table.Arn}/index/due",
+		"Allow dynamodb:Query on ${Table.Arn}/index/due" + keys("DUE#*", "DEAD#*"),
 		"Allow sqs:SendMessage,sqs:SendMessageBatch on ${WorkQueue.Arn}",
 		"Allow states:SendTaskSuccess on *",
 	},
 	"Reap": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${ReapLogs.Arn}",
 		"Allow dynamodb:GetItem,dynamodb:BatchGetItem,dynamodb:Query,dynamodb:UpdateItem,dynamodb:BatchWriteItem on ${Table.Arn}" + keys("T#*"),
-		"Allow dynamodb:Query on ${Table.Arn}/index/due",
+		"Allow dynamodb:Query on ${Table.Arn}/index/due" + keys("DUE#*", "DEAD#*"),
 		"Allow sqs:SendMessage,sqs:SendMessageBatch on ${WorkQueue.Arn}",
 		"Allow sqs:ReceiveMessage,sqs:DeleteMessage on ${DeadLetters.Arn}",
 		"Allow states:StartExecution on ${Workflow}",
 		"Allow states:DescribeExecution,states:StopExecution on arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}:*",
 		"Allow states:SendTaskSuccess on *",
+		"Allow dynamodb:GetItem,dynamodb:UpdateItem,dynamodb:DeleteItem on ${Table.Arn}" + keys("BR#*"),
+		"Allow dynamodb:GetItem,dynamodb:PutItem on ${Table.Arn}" + keys("F#*"),
+		"Allow dynamodb:PutItem on ${Table.Arn}" + keys("T#*"),
+		readsSecret("holdfast/jobs"),
+	},
+	"Ingest": {
+		"Allow logs:CreateLogStream,logs:PutLogEvents on ${IngestLogs.Arn}",
+		"Allow dynamodb:GetItem on ${Table.Arn}" + keys("TENANT#*", "T#*", "F#*", "BR#*"),
+		"Allow dynamodb:Query on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:Query on ${Table.Arn}/index/tenant" + keys("B#*"),
+		"Allow dynamodb:PutItem on ${Table.Arn}" + keys("T#*", "F#*", "BR#*"),
+		"Allow dynamodb:UpdateItem,dynamodb:DeleteItem on ${Table.Arn}" + keys("BR#*"),
+		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/in/*",
+		"Allow s3:ListBucket on ${Inputs.Arn}",
+		`Allow s3:ListBucketVersions on ${Inputs.Arn} if {"StringLike":{"s3:prefix":"in/*"}}`,
+		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/in/*",
+		"Allow states:StartExecution on ${Workflow}",
+		"Allow states:DescribeExecution on arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:execution:${Workflow.Name}:*",
+		"Allow sqs:ReceiveMessage,sqs:DeleteMessage,sqs:ChangeMessageVisibility,sqs:GetQueueAttributes on ${IngestQueue.Arn}",
+		"Allow sqs:SendMessage on ${IngestDeadLetters.Arn}",
+		readsSecret("holdfast/jobs"),
 	},
 	"Plan": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${PlanLogs.Arn}",
 		"Allow dynamodb:GetItem,dynamodb:Query,dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
-		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
+		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*,${Inputs.Arn}/in/*",
 		"Allow s3:ListBucket on ${Inputs.Arn}",
 		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/plan/*",
 	},
 	"Work": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${WorkLogs.Arn}",
 		"Allow dynamodb:GetItem,dynamodb:UpdateItem,dynamodb:PutItem on ${Table.Arn}" + keys("T#*"),
-		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
+		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*,${Inputs.Arn}/in/*",
 		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/parts/*",
 		"Allow s3:ListBucket on ${Inputs.Arn}",
 		"Allow sqs:ReceiveMessage,sqs:DeleteMessage,sqs:ChangeMessageVisibility,sqs:SendMessage,sqs:GetQueueAttributes on ${WorkQueue.Arn}",
 		"Allow states:SendTaskSuccess on *",
-		"Allow secretsmanager:GetSecretValue on arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:holdfast/upstream-??????",
+		readsSecret("holdfast/upstream"),
+		readsSecret("holdfast/openai"),
+	},
+	"Gateway": {
+		"Allow logs:CreateLogStream,logs:PutLogEvents on ${GatewayLogs.Arn}",
+		"Allow dynamodb:GetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*", "T#*"),
+		"Allow dynamodb:BatchGetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*"),
+		`Allow dynamodb:UpdateItem on ${Table.Arn} if {"ForAllValues:StringEquals":{"dynamodb:Attributes":["pk","sk","v","last_used","tenant_pk","tenant_sk"]},` +
+			`"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["KEY#*"]}}`,
+		"Allow dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("RC#*"),
+		readsSecret("holdfast/upstream"),
+		readsSecret("holdfast/openai"),
 	},
 	"Finish": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${FinishLogs.Arn}",
 		"Allow dynamodb:GetItem,dynamodb:Query,dynamodb:UpdateItem on ${Table.Arn}" + keys("T#*"),
 		"Allow dynamodb:GetItem,dynamodb:PutItem on ${Table.Arn}" + keys("F#*"),
-		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*",
+		"Allow s3:GetObject,s3:GetObjectVersion on ${Inputs.Arn}/files/*,${Inputs.Arn}/in/*",
 		"Allow s3:GetObject,s3:DeleteObject on ${Results.Arn}/*/parts/*",
 		"Allow s3:PutObject,s3:PutObjectTagging on ${Results.Arn}/*/parts/*/finish/*",
 		"Allow s3:GetObject,s3:PutObject,s3:PutObjectTagging,s3:ListMultipartUploadParts,s3:AbortMultipartUpload on ${Results.Arn}/*/out/*",
@@ -183,19 +221,22 @@ func TestTrust(t *testing.T) {
 
 // Without a secret there is no grant to read one.
 func TestSecretOnlyWhenConfigured(t *testing.T) {
-	got := statements(local.only(t, "AWS::IAM::Policy", "WorkRole").Properties["PolicyDocument"])
-	if strings.Contains(got, "secretsmanager") {
-		t.Errorf("granted:\n%s", got)
+	reads := map[string]string{"Work": "holdfast/upstream", "Gateway": "holdfast/upstream", "Ingest": "holdfast/jobs", "Reap": "holdfast/jobs"}
+	for name := range reads {
+		got := statements(local.only(t, "AWS::IAM::Policy", name+"Role").Properties["PolicyDocument"])
+		if strings.Contains(got, "secretsmanager") {
+			t.Errorf("granted:\n%s", got)
+		}
 	}
 	for name, role := range rolePolicies {
-		if name != "Work" && slices.ContainsFunc(role, func(s string) bool { return strings.Contains(s, "secretsmanager") }) {
+		if reads[name] == "" && slices.ContainsFunc(role, func(s string) bool { return strings.Contains(s, "secretsmanager") }) {
 			t.Errorf("%s reads secrets", name)
 		}
 	}
 }
 
-// Only this API may call api, and only its two rules reap; nobody but the roles
-// above calls the others.
+// Only this API may call api, and only its two rules reap; the gateway's URL is open
+// to all, its keys are not; nobody but the roles above calls the others.
 func TestInvokePermissions(t *testing.T) {
 	var got []string
 	for _, r := range account.resources {
@@ -205,6 +246,7 @@ func TestInvokePermissions(t *testing.T) {
 	}
 	slices.Sort(got)
 	same(t, "permissions", got, []string{
+		"* calls ${Gateway.Arn} from ",
 		"apigateway.amazonaws.com calls ${Api.Arn} from arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${HttpApi}/*/*",
 		"events.amazonaws.com calls ${Reap.Arn} from ${ReapFallen.Arn}",
 		"events.amazonaws.com calls ${Reap.Arn} from ${ReapTick.Arn}",

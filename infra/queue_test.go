@@ -37,7 +37,7 @@ func TestQueuePolicies(t *testing.T) {
 }
 
 func TestEventSource(t *testing.T) {
-	source := account.only(t, "AWS::Lambda::EventSourceMapping", "")
+	source := account.only(t, "AWS::Lambda::EventSourceMapping", "WorkEvents")
 	got := maps.Clone(source.Properties)
 	if plain(got["EventSourceArn"]) != "${WorkQueue.Arn}" || plain(got["FunctionName"]) != "${Work}" {
 		t.Errorf("source %s, function %s", plain(got["EventSourceArn"]), plain(got["FunctionName"]))
@@ -55,7 +55,7 @@ func TestEventSource(t *testing.T) {
 	if !waits {
 		t.Errorf("made before the role's policy: depends on %v", source.DependsOn)
 	}
-	same(t, "maximum concurrency", local.only(t, "AWS::Lambda::EventSourceMapping", "").Properties["ScalingConfig"],
+	same(t, "maximum concurrency", local.only(t, "AWS::Lambda::EventSourceMapping", "WorkEvents").Properties["ScalingConfig"],
 		object{"MaximumConcurrency": 7})
 }
 

@@ -23,22 +23,48 @@ func newStack(app awscdk.App, name string, opts options) awscdk.Stack {
 	newReapRules(stack, reap, machine)
 	api := newFunction(stack, apiSpec(), opts)
 	http := newHTTPAPI(stack, api)
+	functions := []function{api, plan, work, finish, reap}
+	callers := []function{work} // of upstreams
+	var gate *gateway           // nil without it
+	if opts.gateway {
+		gate = newGateway(stack, opts)
+		functions, callers = append(functions, gate.function), append(callers, gate.function)
+	}
+	var in *ingest // nil without doors
+	if opts.doors {
+		in = newIngest(stack, s, opts)
+		functions = append(functions, in.function)
+	}
 
 	// Names reach the functions only now, when everything exists: the state machine
 	// needs plan and finish, and api needs the state machine.
-	names := resourceNames(s, q, machine, opts)
-	for _, f := range []function{api, plan, work, finish, reap} {
+	names := resourceNames(s, q, in, machine, opts)
+	for _, f := range functions {
 		f.giveNames(names)
 	}
 	api.allow(apiPermissions(stack, s, q, machine))
 	plan.allow(planPermissions(s))
 	work.allow(workPermissions(stack, s, q, opts))
 	finish.allow(finishPermissions(s))
-	reap.allow(reapPermissions(stack, s, q, machine))
+	reap.allow(reapPermissions(stack, s, q, machine, opts))
 	newEventSource(stack, work, q, opts)
-	alarms := newAlarms(stack, q, reap, opts)
+	if in != nil {
+		in.function.allow(ingestPermissions(stack, s, in, machine, opts))
+		in.poll(stack, opts)
+	}
+	if gate != nil {
+		gate.function.allow(gatewayPermissions(stack, s, opts))
+	}
+	var net *network // nil without a VPC
+	if opts.network.vpc != "" {
+		net = newNetwork(stack, s, q, opts)
+		for _, f := range callers {
+			net.take(stack, f)
+		}
+	}
+	alarms := newAlarms(stack, q, in, reap, opts)
 
-	for name, value := range map[string]*string{
+	outputs := map[string]*string{
 		"ApiUrl":             http.ApiEndpoint(),
 		"TableName":          s.table.TableName(),
 		"InputsBucketName":   s.inputs.BucketName(),
@@ -52,11 +78,25 @@ func newStack(app awscdk.App, name string, opts options) awscdk.Stack {
 		"FinishFunctionName": finish.lambda.FunctionName(),
 		"ReapFunctionName":   reap.lambda.FunctionName(),
 		"AlarmTopicArn":      alarms.TopicArn(),
-	} {
+	}
+	if in != nil {
+		outputs["IngestQueueUrl"] = in.queue.QueueUrl()
+		outputs["IngestDeadLettersUrl"] = in.dead.QueueUrl()
+		outputs["IngestFunctionName"] = in.function.lambda.FunctionName()
+	}
+	if gate != nil {
+		outputs["GatewayUrl"] = gate.url.Url()
+		outputs["GatewayFunctionName"] = gate.function.lambda.FunctionName()
+	}
+	if net != nil {
+		outputs["VpcId"] = net.vpc.VpcId()
+		outputs["CallersSecurityGroupId"] = net.functions.SecurityGroupId()
+	}
+	for name, value := range outputs {
 		awscdk.NewCfnOutput(stack, jsii.String(name), &awscdk.CfnOutputProps{Value: value})
 	}
 
-	for _, finding := range suppressions(stack, s, machine) {
+	for _, finding := range suppressions(stack, s, machine, opts) {
 		finding.suppress(stack)
 	}
 	return stack

@@ -158,6 +158,9 @@ func wait(s config.Settings) state {
 		"Resource": "arn:${Partition}:states:::sqs:sendMessage.waitForTaskToken",
 		"Parameters": state{
 			"QueueUrl": "${WorkQueueUrl}",
+			// Of a standard queue whose messages say whose they are, SQS lets nobody's backlog
+			// keep the others waiting. Each of our senders names the tenant.
+			"MessageGroupId.$": "$.tenant",
 			"MessageBody": state{
 				"v": 1, "tenant.$": "$.tenant", "batch.$": "$.batch", "part.$": "$.part",
 				"task_token.$": "$$.Task.Token",

@@ -148,7 +148,8 @@ func TestParts(t *testing.T) {
 				"States": object{name: object{
 					"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
 					"Parameters": object{
-						"QueueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/work",
+						"QueueUrl":         "https://sqs.eu-west-1.amazonaws.com/123456789012/work",
+						"MessageGroupId.$": "$.tenant",
 						"MessageBody": object{
 							"v": 1, "tenant.$": "$.tenant", "batch.$": "$.batch", "part.$": "$.part", "task_token.$": "$$.Task.Token",
 						},

@@ -63,6 +63,12 @@ func newInputs(stack awscdk.Stack, opts options, removal awscdk.RemovalPolicy) a
 			Expiration: days(kept(opts) + opts.settings.UploadExpiry + uploadGrace),
 		},
 		{
+			// What was put there to start a batch lives as long as its file's record.
+			Id:         jsii.String("expire-dropped"),
+			Prefix:     jsii.String(dropped),
+			Expiration: days(kept(opts)),
+		},
+		{
 			// Parts of uploads: gone when their upload is completed or cancelled; these are
 			// of those that nobody did either with, and of what a crash left.
 			Id:         jsii.String("expire-parts"),

@@ -41,6 +41,7 @@ func TestLifecycle(t *testing.T) {
 	}
 	same(t, "inputs", rules(account, "Inputs"), []any{
 		object{"ExpirationInDays": 32, "Id": "expire-files", "Prefix": "files/", "Status": "Enabled"},
+		object{"ExpirationInDays": 30, "Id": "expire-dropped", "Prefix": "in/", "Status": "Enabled"},
 		object{"ExpirationInDays": 2, "Id": "expire-parts", "Prefix": "uploads/", "Status": "Enabled"},
 		object{"Id": "expire-replaced", "NoncurrentVersionExpiration": object{"NoncurrentDays": 7}, "Status": "Enabled"},
 		object{"ExpiredObjectDeleteMarker": true, "Id": "remove-delete-markers", "Status": "Enabled"},
@@ -54,6 +55,8 @@ func TestLifecycle(t *testing.T) {
 	// 745 hours, 24 in which the upload may take its time, and 1 of grace are 33 of
 	// S3's days: nothing vanishes early.
 	same(t, "a file's life in whole days", rules(local, "Inputs").([]any)[0].(object)["ExpirationInDays"], 33)
+	// What was dropped has no such time before it.
+	same(t, "a drop's life in whole days", rules(local, "Inputs").([]any)[1].(object)["ExpirationInDays"], 32)
 	// A plan outlives every execution that may read it.
 	long := account.opts
 	long.settings.WaitTimeout = 14 * day
@@ -115,7 +118,7 @@ func TestNoForeignFunctions(t *testing.T) {
 			t.Errorf("custom resource %s %s", r.Type, id)
 		}
 	}
-	account.template.ResourceCountIs(jsii.String("AWS::Lambda::Function"), jsii.Number(5))
+	account.template.ResourceCountIs(jsii.String("AWS::Lambda::Function"), jsii.Number(7))
 }
 
 // infra sees only config; what it repeats of another package is held here.

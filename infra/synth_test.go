@@ -8,21 +8,30 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/jsii-runtime-go"
 
 	"holdfast/internal/config"
 )
 
-// One synth serves every test: two stacks, so that each option is there both ways.
+// One synth serves every test: so many stacks that each option is there both ways.
 //
-//   - Holdfast: as for an AWS account (arm64, data retained, an upstream secret);
-//   - Local: as for the local AWS (amd64, all destroyed, an upstream key), with
-//     settings that differ from their defaults.
+//   - Holdfast: as for an AWS account (arm64, data retained, secrets of the upstream
+//     and of the service of jobs);
+//   - Local: as for the local AWS (amd64, all destroyed, keys), with settings that
+//     differ from their defaults;
+//   - Shut: as for an account that has no use for the doors beside HTTP, nor for the
+//     gateway;
+//   - Own: its callers of upstreams in a VPC of their own;
+//   - Placed: those in a VPC that is there, with some of the endpoints.
 var (
 	outdir  string
 	account synthesized
 	local   synthesized
+	shut    synthesized
+	own     synthesized
+	placed  synthesized
 )
 
 // object is a JSON object.
@@ -30,6 +39,7 @@ type object = map[string]any
 
 type synthesized struct {
 	opts      options
+	stack     awscdk.Stack
 	template  assertions.Template
 	resources map[string]resource // by logical id
 	outputs   map[string]any
@@ -64,7 +74,7 @@ func synthesizeAndRun(m *testing.M) (int, error) {
 	defer jsii.Close()
 
 	functions := filepath.Join(dir, "functions")
-	for _, name := range []string{"api", "plan", "work", "finish", "reap"} {
+	for _, name := range []string{"api", "plan", "work", "finish", "reap", "ingest", "gateway"} {
 		if err := os.MkdirAll(filepath.Join(functions, name), 0o755); err != nil {
 			return 0, err
 		}
@@ -77,12 +87,36 @@ func synthesizeAndRun(m *testing.M) (int, error) {
 	if account.opts, err = parseOptions(vars(map[string]string{
 		config.EnvUpstreamURL:    "https://models.example.com",
 		config.EnvUpstreamSecret: "holdfast/upstream",
+		config.EnvUpstreams: `[{"models":["gpt-*"],"url":"https://api.openai.com","secret":"holdfast/openai"},
+			{"models":["llama"],"url":"http://10.0.0.7:8000"},{"models":["other"],"url":"https://models.example.com","secret":"holdfast/upstream"}]`,
+		config.EnvJobsURL:    "https://jobs.example.com",
+		config.EnvJobsSecret: "holdfast/jobs",
 	}), vars(map[string]string{"functions": functions})); err != nil {
+		return 0, err
+	}
+	if shut.opts, err = parseOptions(vars(map[string]string{config.EnvUpstreamURL: "https://models.example.com"}),
+		vars(map[string]string{"functions": functions, "doors": "off", "gateway": "off"})); err != nil {
+		return 0, err
+	}
+	if own.opts, err = parseOptions(vars(map[string]string{
+		config.EnvUpstreamURL:    "https://bedrock-runtime.us-east-1.amazonaws.com/openai",
+		config.EnvUpstreamSecret: "holdfast/bedrock",
+		config.EnvUpstreams:      `[{"models":["llama"],"url":"http://10.0.0.7:8000"},{"models":["phi"],"url":"http://models.internal"}]`,
+	}), vars(map[string]string{"functions": functions, "vpc": "new"})); err != nil {
+		return 0, err
+	}
+	if placed.opts, err = parseOptions(vars(map[string]string{config.EnvUpstreamURL: "http://models.internal:8000"}), vars(map[string]string{
+		"functions": functions, "doors": "off", "vpc": "vpc-0123456789abcdef0", "subnets": "subnet-0aaaaaaa, subnet-0bbbbbbb",
+		"endpoints": "states,dynamodb,sqs", "routeTables": "rtb-0ccccccc",
+	})); err != nil {
 		return 0, err
 	}
 	if local.opts, err = parseOptions(vars(map[string]string{
 		config.EnvUpstreamURL:       "http://127.0.0.1:9000",
 		config.EnvUpstreamKey:       "sk-local",
+		config.EnvUpstreamAllow:     "127.0.0.0/8,::1",
+		config.EnvJobsURL:           "http://127.0.0.1:9001",
+		config.EnvJobsKey:           "sk-jobs",
 		"AWS_ENDPOINT_URL":          "https://127.0.0.1:4566",
 		"HOLDFAST_LEASE":            "10s",
 		"HOLDFAST_FUNCTION_TIMEOUT": "300s",
@@ -93,20 +127,26 @@ func synthesizeAndRun(m *testing.M) (int, error) {
 		"HOLDFAST_WAIT_HEARTBEAT":   "1h",
 		"HOLDFAST_WAIT_TIMEOUT":     "30h",
 		"HOLDFAST_FILE_EXPIRY":      "745h",
-	}), vars(map[string]string{"functions": functions, "architecture": "amd64", "removal": "destroy", "alarmEmail": "ops@example.com"})); err != nil {
+
+		"HOLDFAST_SUBMIT_TIMEOUT":     "5s",
+		"HOLDFAST_INGEST_CONCURRENCY": "3",
+		"HOLDFAST_INGEST_RECEIVES":    "20",
+	}), vars(map[string]string{"functions": functions, "architecture": "amd64", "removal": "destroy", "gateway": "12", "alarmEmail": "ops@example.com"})); err != nil {
 		return 0, err
 	}
-	realStack := newStack(app, stackName, account.opts)
-	localStack := newStack(app, "Local", local.opts)
-	account.template = assertions.Template_FromStack(realStack, nil)
-	local.template = assertions.Template_FromStack(localStack, nil)
-	for _, s := range []*synthesized{&account, &local} {
+	for name, s := range stacks {
+		s.stack = newStack(app, name, s.opts)
+	}
+	for _, s := range stacks { // synthesizes all of them, at the first one
+		s.template = assertions.Template_FromStack(s.stack, nil)
 		if err := s.parse(); err != nil {
 			return 0, err
 		}
 	}
 	return m.Run(), nil
 }
+
+var stacks = map[string]*synthesized{stackName: &account, "Local": &local, "Shut": &shut, "Own": &own, "Placed": &placed}
 
 func (s *synthesized) parse() error {
 	text, err := json.Marshal(s.template.ToJSON())
@@ -226,12 +266,13 @@ func TestOutputs(t *testing.T) {
 	for _, name := range []string{
 		"ApiUrl", "TableName", "InputsBucketName", "ResultsBucketName", "WorkQueueUrl", "DeadLetterQueueUrl", "StateMachineArn",
 		"ApiFunctionName", "PlanFunctionName", "WorkFunctionName", "FinishFunctionName", "ReapFunctionName", "AlarmTopicArn",
+		"IngestQueueUrl", "IngestDeadLettersUrl", "IngestFunctionName", "GatewayUrl", "GatewayFunctionName",
 	} {
 		if account.outputs[name] == nil {
 			t.Errorf("no output %s", name)
 		}
 	}
-	if len(account.outputs) != 13 {
-		t.Errorf("%d outputs, 13 are known", len(account.outputs))
+	if len(account.outputs) != 18 {
+		t.Errorf("%d outputs, 18 are known", len(account.outputs))
 	}
 }

@@ -5,10 +5,11 @@
 if [ -n "${AWS_ENDPOINT_URL:-}" ]; then
   die "this shell points at a local stack (AWS_ENDPOINT_URL=$AWS_ENDPOINT_URL): open a new one to deploy to an account"
 fi
-[ -n "${HOLDFAST_UPSTREAM_URL:-}" ] || die 'which model server should the batches go to? For example:
+[ -n "${HOLDFAST_UPSTREAM_URL:-}${HOLDFAST_UPSTREAMS:-}" ] || die 'which model server should the batches go to? For example:
   HOLDFAST_UPSTREAM_URL=https://models.example.com make deploy
 It is the base URL of an OpenAI-compatible server, without /v1. If it wants a bearer token, keep that in
-Secrets Manager and name the secret: HOLDFAST_UPSTREAM_SECRET=holdfast/upstream'
+Secrets Manager and name the secret: HOLDFAST_UPSTREAM_SECRET=holdfast/upstream
+Several, by model: docs/upstreams.md'
 
 sh localstack/doctor.sh
 bash localstack/tools.sh locked
@@ -20,11 +21,11 @@ bash localstack/binaries.sh locked infra
 
 outputs="$root/.local/outputs.json"
 cdk=("$tools_dir/node_modules/.bin/cdk" --no-notices)
-printf 'upstream   %s\naccount    %s\nregion     %s\n' "$HOLDFAST_UPSTREAM_URL" "${CDK_DEFAULT_ACCOUNT:-that of your credentials${AWS_PROFILE:+ (profile $AWS_PROFILE)}}" \
+printf 'upstream   %s\naccount    %s\nregion     %s\n' "${HOLDFAST_UPSTREAM_URL:-by model}" "${CDK_DEFAULT_ACCOUNT:-that of your credentials${AWS_PROFILE:+ (profile $AWS_PROFILE)}}" \
   "${AWS_REGION:-${AWS_DEFAULT_REGION:-that of your profile}}"
 "${cdk[@]}" deploy Holdfast --app "$build_dir/infra" --output "$root/.local/cdk.out" --outputs-file "$outputs" \
   --context functions="$build_dir/arm64" --context architecture=arm64 \
-  ${ALARM_EMAIL:+--context "alarmEmail=$ALARM_EMAIL"} || die "
+  ${ALARM_EMAIL:+--context "alarmEmail=$ALARM_EMAIL"} ${DOORS:+--context "doors=$DOORS"} || die "
 The deploy failed. If the account was never used with CDK in this region:
   $tools_dir/node_modules/.bin/cdk bootstrap aws://ACCOUNT/REGION"
 

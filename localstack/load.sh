@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Load runs on a stack of its own: what surrounds a small batch, 10,000 lines through a few workers, 10,000 parts of dead workers, thousands of small
+# Load runs on a stack of its own: what surrounds a small batch, what the doors take, 10,000 lines through a few workers, 10,000 parts of dead workers, thousands of small
 # parts; each figure beside its bound, all of them in .local/load.json. It takes less than ten minutes, or says what it waited for.
 #   LOAD_BATCHES, LOAD_LINES, LOAD_PARTS, LOAD_PART_LINES   how much of each (10, 10000, 3000, 10)
 #   MODEL_SLOTS                                             requests that the model answers at once (100)
@@ -33,7 +33,7 @@ deploy
 # shellcheck source=/dev/null
 . "$local_dir/env"
 # A missed bound (1) is told again by the second run, which prints the figures of both.
-measure --json "$local_dir/first.json" --batches "${LOAD_BATCHES:-10}" --lines "${LOAD_LINES:-10000}" waits lines reap >"$log_dir/first.txt" ||
+measure --json "$local_dir/first.json" --batches "${LOAD_BATCHES:-10}" --lines "${LOAD_LINES:-10000}" waits doors lines reap >"$log_dir/first.txt" ||
   [ "$?" -eq 1 ] || { cat "$log_dir/first.txt"; exit 2; }
 
 # A stack has one size of parts, so the many small ones are another deploy of it.

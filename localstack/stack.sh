@@ -9,7 +9,7 @@ cdk() {
   local_aws
   # Resource names of a stack whose environment file this shell may have loaded are not settings of the one deployed here.
   unset HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN \
-    HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION
+    HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION HOLDFAST_INGEST_QUEUE_URL HOLDFAST_INGEST_DEAD_LETTERS_URL HOLDFAST_INGEST_FUNCTION
   CDK_DISABLE_CLI_TELEMETRY=true CDK_DISABLE_VERSION_CHECK=1 "$tools_dir/node_modules/.bin/cdk" --no-notices --no-version-reporting "$@"
 }
 
@@ -29,7 +29,7 @@ wanted() {
     find "$folder" -type f | LC_ALL=C sort | while IFS= read -r file; do digest "$file"; done
     digest "$build_dir/infra" cdk.json
     env | LC_ALL=C sort | grep -E '^HOLDFAST_' |
-      grep -vE '^HOLDFAST_(LOCAL|PORT|MODEL_PORT|FRONT_PORT|NODE_MODULES|URL|API_KEY|TABLE|INPUTS_BUCKET|RESULTS_BUCKET|WORK_QUEUE_URL|STATE_MACHINE_ARN|DEAD_LETTERS_URL|REAP_FUNCTION)=' || true
+      grep -vE '^HOLDFAST_(LOCAL|PORT|MODEL_PORT|FRONT_PORT|NODE_MODULES|URL|API_KEY|TABLE|INPUTS_BUCKET|RESULTS_BUCKET|WORK_QUEUE_URL|STATE_MACHINE_ARN|DEAD_LETTERS_URL|REAP_FUNCTION|INGEST_QUEUE_URL|INGEST_DEAD_LETTERS_URL|INGEST_FUNCTION)=' || true
   } | openssl dgst -sha256 -r | cut -c1-64
 }
 
@@ -38,6 +38,8 @@ deploy() {
   folder=$(bash localstack/binaries.sh folder)
   HOLDFAST_UPSTREAM_URL=$(model_url)
   export HOLDFAST_UPSTREAM_URL
+  # The models of a local stack run on this machine, which no upstream elsewhere may lead to.
+  export HOLDFAST_UPSTREAM_ALLOW="${HOLDFAST_UPSTREAM_ALLOW:-127.0.0.0/8,::1}"
   if [ -z "${UPSTREAM_URL:-}" ]; then export HOLDFAST_MODELS="${HOLDFAST_MODELS:-sim}"; fi # what the simulated one answers to
   stamp=$(wanted "$folder")
   if [ "$(cat "$stack_dir/deployed" 2>/dev/null)" = "$stamp" ] && [ -s "$outputs" ]; then return; fi
@@ -65,6 +67,9 @@ environment() {
   HOLDFAST_STATE_MACHINE_ARN=$(output StateMachineArn)
   HOLDFAST_DEAD_LETTERS_URL=$(output DeadLetterQueueUrl)
   HOLDFAST_REAP_FUNCTION=$(output ReapFunctionName)
+  HOLDFAST_INGEST_QUEUE_URL=$(output IngestQueueUrl)
+  HOLDFAST_INGEST_DEAD_LETTERS_URL=$(output IngestDeadLettersUrl)
+  HOLDFAST_INGEST_FUNCTION=$(output IngestFunctionName)
   HOLDFAST_API_KEY=''
   if [ -s "$stack_dir/key.json" ]; then
     HOLDFAST_API_KEY=$(python -c 'import json, sys; key = json.load(open(sys.argv[1])); print(key["secret"])' "$stack_dir/key.json")
@@ -76,7 +81,8 @@ environment() {
       echo 'unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN AWS_SECURITY_TOKEN AWS_ROLE_ARN AWS_WEB_IDENTITY_TOKEN_FILE'
       for name in HOLDFAST_URL HOLDFAST_API_KEY MODEL_URL AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_REGION AWS_DEFAULT_REGION \
         AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY SSL_CERT_FILE NODE_EXTRA_CA_CERTS AWS_CA_BUNDLE HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET \
-        HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION; do
+        HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION \
+        HOLDFAST_INGEST_QUEUE_URL HOLDFAST_INGEST_DEAD_LETTERS_URL HOLDFAST_INGEST_FUNCTION; do
         printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
       done
     } >"$local_dir/env.new"

@@ -77,9 +77,9 @@ func (h *holding) lose(before map[lineKey]int) {
 // field is where blows fall.
 type field struct {
 	*stack
-	proxy   *proxy
-	workers workers
-	say     func(format string, args ...any)
+	proxy     *proxy
+	processes processes
+	say       func(format string, args ...any)
 
 	striking sync.Mutex // one blow at a time
 	mu       sync.Mutex
@@ -91,8 +91,8 @@ type field struct {
 	lapses   map[batch.PartKey]int // those that are accounted for: by blows, or seen since
 }
 
-func newField(s *stack, p *proxy, w workers, say func(string, ...any)) *field {
-	return &field{stack: s, proxy: p, workers: w, say: say, out: map[int]bool{}, last: map[batch.PartKey]*holding{}, sent: map[lineKey]int{}, lapses: map[batch.PartKey]int{}}
+func newField(s *stack, p *proxy, w processes, say func(string, ...any)) *field {
+	return &field{stack: s, proxy: p, processes: w, say: say, out: map[int]bool{}, last: map[batch.PartKey]*holding{}, sent: map[lineKey]int{}, lapses: map[batch.PartKey]int{}}
 }
 
 // underway is how long what a stopped worker has sent may take to the model.
@@ -103,7 +103,7 @@ const underway = 30 * time.Millisecond
 func (f *field) strike(ctx context.Context, pid int, place string, fate fate, spare bool, at call) (*blow, error) {
 	f.striking.Lock()
 	defer f.striking.Unlock()
-	if f.gone(pid) || !slices.Contains(f.workers.alive(), pid) {
+	if f.gone(pid) || !slices.Contains(f.processes.workers(), pid) {
 		return nil, nil
 	}
 	if err := signal(pid, syscall.SIGSTOP); err != nil {

@@ -15,6 +15,7 @@ import (
 	"holdfast/internal/aws/queue"
 	"holdfast/internal/aws/workflow"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
 	"holdfast/internal/lease"
 )
 
@@ -98,6 +99,69 @@ func TestCallsOfTheAdapters(t *testing.T) {
 	}
 	if len(seen) != 1 || seen[0].step != report {
 		t.Errorf("report: %+v", seen)
+	}
+}
+
+// Nor those of whoever starts a batch: a claim is held, and its confirm isn't.
+func TestCallsOfTheBridge(t *testing.T) {
+	var seen []call
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if !bodied(r.Header) {
+			body = nil
+		}
+		seen = append(seen, callOf(r.Method, r.URL.Path, r.Header, body))
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, `{"__type":"ValidationException","message":"no"}`)
+	}))
+	t.Cleanup(s.Close)
+	cfg := aws.Config{
+		BaseEndpoint: &s.URL, Region: "us-east-1", RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	}
+	var (
+		table = dynamo.Open(cfg, "table")
+		flow  = workflow.New(cfg, "arn:aws:states:us-east-1:000000000000:stateMachine:m")
+		now   = time.Now()
+		key   = bridge.Key{Tenant: "acme#1", CorrelationID: "T#x#B#y"}
+		row   = bridge.Row{Key: key, State: bridge.Reserved, Token: lease.NewToken(), Ver: 1, ClaimedAt: now, Due: now}
+	)
+	for _, tt := range []struct {
+		name string
+		want step
+		call func(context.Context) error
+	}{
+		{"claim", reserve, func(ctx context.Context) error { return table.Bridge.Claim(ctx, row) }},
+		{"steal", reserve, func(ctx context.Context) error {
+			_, err := table.Bridge.Steal(ctx, key, 1, now, lease.NewToken(), now, now)
+			return err
+		}},
+		{"confirm", other, func(ctx context.Context) error { return table.Bridge.Confirm(ctx, key, row.Token, "job") }},
+		{"release", other, func(ctx context.Context) error { return table.Bridge.Release(ctx, key, row.Token) }},
+		{"send", other, func(ctx context.Context) error {
+			return table.Sends.Record(ctx, bridge.Send{Tenant: "acme#1", Hash: "h", ID: "i", At: now, ExpiresAt: now}, 0)
+		}},
+		{"create", create, func(ctx context.Context) error {
+			return table.Batches.Create(ctx, batch.Batch{Tenant: "acme#1", ID: "batch_x", CreatedAt: now})
+		}},
+		{"event", other, func(ctx context.Context) error {
+			return table.Events.Record(ctx, batch.Event{Tenant: "acme#1", Batch: "batch_x", Part: batch.NoPart, Kind: "refused", At: now})
+		}},
+		{"start", launch, func(ctx context.Context) error { return flow.Start(ctx, "batch_x", "acme#1", "batch_x") }},
+		{"start of the last step", other, func(ctx context.Context) error { return flow.Finish(ctx, "batch_x-finish", "acme#1", "batch_x") }},
+	} {
+		seen = nil
+		if err := tt.call(t.Context()); err == nil {
+			t.Errorf("%s: succeeded against a table that refuses everything", tt.name)
+		}
+		if len(seen) == 0 {
+			t.Errorf("%s: no call", tt.name)
+			continue
+		}
+		c := seen[0]
+		if c.step != tt.want || c.step.starting() != (tt.want != other) || tt.want != other && c.tenant != "acme#1" {
+			t.Errorf("%s is step %d of %q, want %d", tt.name, c.step, c.tenant, tt.want)
+		}
 	}
 }
 

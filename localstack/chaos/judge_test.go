@@ -140,7 +140,7 @@ func TestProgressed(t *testing.T) {
 	at := time.Now()
 	h := &holding{part: batch.Part{PartKey: key, State: batch.Leased, Processed: 10}}
 	again := &holding{part: batch.Part{PartKey: key, State: batch.Leased, Processed: 10}, ended: true}
-	f := newField(nil, nil, workers{}, nil)
+	f := newField(nil, nil, processes{}, nil)
 	f.blows = []*blow{{at: at, held: []*holding{h, again}}}
 	f.progressed([]batch.Part{{PartKey: key, State: batch.Pending, Processed: 10}}, at.Add(time.Second))
 	if h.ended || h.freed != 0 {

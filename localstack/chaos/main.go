@@ -10,6 +10,8 @@
 //   - The queue is emptied, and the workflow stopped, in the middle of a batch.
 //   - Some lines kill whoever sends them.
 //   - A batch is cancelled while all of its parts wait behind another tenant's.
+//   - One request is delivered 200 times by every door, and processes that have its
+//     claim, or ask for it, are killed; others that have one sleep beyond its life.
 //
 // Each batch must end unaided, with one result for each line, in order. What comes
 // from outside is only the reaper's tick, which EventBridge sends each minute and
@@ -36,6 +38,7 @@ import (
 
 type options struct {
 	folder, listen, json string
+	only                 string
 	kills, lines         int
 	seed                 uint64
 	small                bool
@@ -49,6 +52,7 @@ func main() {
 	flag.IntVar(&o.kills, "kills", 20, "workers to be killed, beside those that poison kills")
 	flag.IntVar(&o.lines, "lines", 5000, "lines of a batch")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of the choice of workers, places and pauses")
+	flag.StringVar(&o.only, "only", "", "doors: nothing but these; empty: all")
 	flag.BoolVar(&o.small, "small", false, "one batch, with everything but the cancel, and no bound on times")
 	flag.Parse()
 	ctx, stop := ossignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -82,7 +86,7 @@ func (o options) run(ctx context.Context) (*summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := workersOf(o.folder)
+	w, err := processesOf(o.folder)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +142,31 @@ func (f *field) reap(ctx context.Context, each time.Duration, sum *tally) error 
 	})
 }
 
+// scenes shows everything: the doors beside the batches, since most of their time is
+// waiting.
 func (o options) scenes(ctx context.Context, t *tormentor, settings config.Settings, rep *summary) error {
+	var (
+		beside sync.WaitGroup
+		vs     []verdict
+		doors  error
+	)
+	beside.Go(func() { vs, doors = o.doors(ctx, t, settings, rep) })
+	err := o.batches(ctx, t, settings, rep)
+	beside.Wait()
+	rep.Batches = append(rep.Batches, vs...)
+	if err = errors.Join(err, doors); err != nil || o.small || o.only != "" {
+		return err
+	}
+	e, vs, err := t.cancelled(ctx, 500, settings.PartLines, settings.MaxConcurrency, rep.Bound)
+	rep.Cancel = &e
+	rep.Batches = append(rep.Batches, vs...)
+	return err
+}
+
+func (o options) batches(ctx context.Context, t *tormentor, settings config.Settings, rep *summary) error {
+	if o.only != "" {
+		return nil
+	}
 	if o.small {
 		in := input{lines: o.lines, model: "sim-slow-100", poison: map[int]bool{settings.PartLines / 5: true}}
 		v, _, _, err := t.show(ctx, scene{what: "everything at once", in: in, kills: o.kills, stops: 1, gap: 500 * time.Millisecond,
@@ -174,10 +202,25 @@ func (o options) scenes(ctx context.Context, t *tormentor, settings config.Setti
 			return err
 		}
 	}
-	e, vs, err := t.cancelled(ctx, 500, settings.PartLines, settings.MaxConcurrency, rep.Bound)
-	rep.Cancel = &e
-	rep.Batches = append(rep.Batches, vs...)
-	return err
+	return nil
+}
+
+// doors shows the doors, and then those of another service's jobs: what they are
+// configured by, everybody's ingest is.
+func (o options) doors(ctx context.Context, t *tormentor, settings config.Settings, rep *summary) ([]verdict, error) {
+	s := storming{deliveries: 200, concurrent: settings.IngestConcurrency, thieves: 1, whole: true}
+	if o.small {
+		s.deliveries, s.thieves, s.whole = 40, 0, false
+	}
+	d, vs, err := t.shown(ctx, s, rep.Bound)
+	rep.Doors = d
+	if err != nil {
+		return vs, err
+	}
+	e, faults, err := t.elsewhere(ctx, s.whole)
+	rep.Jobs = &e
+	rep.Faults = append(rep.Faults, faults...)
+	return vs, err
 }
 
 func (s *summary) write(path string) error {

@@ -118,7 +118,7 @@ func (t *tormentor) somewhere(ctx context.Context, p place, f fate) (*blow, erro
 		}
 	}
 	var able []int
-	for _, pid := range t.workers.alive() {
+	for _, pid := range t.processes.workers() {
 		if holders[pid] {
 			able = append(able, pid)
 		}
@@ -171,7 +171,7 @@ func (f *field) executioner(ctx context.Context) error {
 				if one.Batch != r.id || !r.in.poison[one.key().line] {
 					continue
 				}
-				pid := f.workers.at(one.port())
+				pid := f.processes.at(one.port()).pid
 				if pid == 0 || f.gone(pid) {
 					continue
 				}
@@ -191,7 +191,7 @@ func (f *field) executioner(ctx context.Context) error {
 
 // wakeAll is for the end: nothing of the stack stays stopped.
 func (f *field) wakeAll() {
-	for _, pid := range f.workers.alive() {
+	for _, pid := range f.processes.workers() {
 		signal(pid, syscall.SIGCONT)
 	}
 }

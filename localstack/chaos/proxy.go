@@ -11,14 +11,15 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
 	"holdfast/internal/lease"
 )
 
-// proxy stands between the functions and the local AWS. It knows which worker
-// makes which call, and holds one back where it is told to: so that a worker can
+// proxy stands between the functions and the local AWS. It knows which process
+// makes which call, and holds one back where it is told to: so that the process can
 // be killed, or stopped beyond its lease, between two steps of the protocol. The
 // code under test has no hook and doesn't know.
 type proxy struct {
@@ -27,7 +28,7 @@ type proxy struct {
 
 	mu      sync.Mutex
 	traps   []*trap
-	flying  map[int]int         // calls under way by worker, without those that are held
+	flying  map[int]int         // calls under way by process, without those that are held
 	holders map[lease.Token]int // who made a claim
 	seen    map[string]bool     // receipts whose visibility was set
 }
@@ -37,21 +38,23 @@ type side int
 
 const (
 	before side = iota // it hasn't taken effect
-	after              // it has, and the worker doesn't know
+	after              // it has, and the process doesn't know
 )
 
-// trap catches the first call that it wants.
+// trap catches the first call that it wants, or all.
 type trap struct {
 	wants func(call) bool
 	side  side
+	off   chan struct{} // closed when one for all calls is disarmed; nil: it is for the first
 	hit   chan *held
 }
 
 // held is a call that was caught. It waits until let go.
 type held struct {
 	call
-	once sync.Once
-	on   chan bool
+	status int // of the answer, where that is what is held
+	once   sync.Once
+	on     chan bool
 }
 
 // release lets the call go on. With land false it never happened, or, after it
@@ -59,7 +62,7 @@ type held struct {
 func (h *held) release(land bool) { h.once.Do(func() { h.on <- land }) }
 
 // newProxy listens on a loopback address and forwards to the local AWS.
-func newProxy(listen, endpoint, certificate, key string, w workers) (*proxy, error) {
+func newProxy(listen, endpoint, certificate, key string, w processes) (*proxy, error) {
 	to, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func newProxy(listen, endpoint, certificate, key string, w workers) (*proxy, err
 		Handler: p, ErrorLog: quietly, ReadHeaderTimeout: 10 * time.Second,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			port := c.RemoteAddr().(*net.TCPAddr).Port
-			return context.WithValue(ctx, clientKey{}, sync.OnceValue(func() int { return w.at(port) }))
+			return context.WithValue(ctx, clientKey{}, sync.OnceValue(func() process { return w.at(port) }))
 		},
 	}
 	go p.server.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}))
@@ -101,7 +104,7 @@ func forwarding(to *url.URL) *proxy {
 	}
 }
 
-// clientKey is under what a connection's worker is known.
+// clientKey is under what a connection's process is known.
 type clientKey struct{}
 
 // close ends the proxy at once. What is held is lost.
@@ -109,8 +112,8 @@ func (p *proxy) close() { p.server.Close() }
 
 // ServeHTTP forwards one call.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	pid := r.Context().Value(clientKey{}).(func() int)()
-	if pid == 0 {
+	who := r.Context().Value(clientKey{}).(func() process)()
+	if who.pid == 0 {
 		p.forward.ServeHTTP(w, r)
 		return
 	}
@@ -123,9 +126,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	c := callOf(r.Method, r.URL.Path, r.Header, body)
-	c.pid = pid
+	if c.process = who; who.role != working && !c.step.starting() {
+		c.step = other // what a worker's step looks like isn't one in others
+	}
 	t := p.begin(&c)
-	defer p.end(pid)
+	defer p.end(c.pid)
 	if t == nil {
 		p.forward.ServeHTTP(w, r)
 		return
@@ -142,6 +147,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a := &answer{header: http.Header{}}
 	p.forward.ServeHTTP(a, r)
+	h.status = a.status
 	if !p.hold(t, h) {
 		panic(http.ErrAbortHandler)
 	}
@@ -179,6 +185,9 @@ func (p *proxy) begin(c *call) *trap {
 	}
 	for i, t := range p.traps {
 		if t.wants(*c) {
+			if t.off != nil {
+				return t
+			}
 			p.traps = append(p.traps[:i], p.traps[i+1:]...)
 			return t
 		}
@@ -200,17 +209,39 @@ func (p *proxy) hold(t *trap, h *held) (land bool) {
 		defer p.mu.Unlock()
 		p.flying[h.pid]++
 	}()
-	t.hit <- h
-	return <-h.on
+	select {
+	case t.hit <- h:
+		return <-h.on
+	case <-t.off:
+		return true
+	}
 }
 
 // arm sets a trap for the first call that wants describes.
 func (p *proxy) arm(s side, wants func(call) bool) *trap {
-	t := &trap{wants: wants, side: s, hit: make(chan *held, 1)}
+	return p.set(&trap{wants: wants, side: s, hit: make(chan *held, 1)})
+}
+
+// armAll sets a trap for every call that wants describes, until it is disarmed. Each
+// of them is held until somebody has taken it from hit.
+func (p *proxy) armAll(s side, wants func(call) bool) *trap {
+	return p.set(&trap{wants: wants, side: s, off: make(chan struct{}), hit: make(chan *held)})
+}
+
+func (p *proxy) set(t *trap) *trap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.traps = append(p.traps, t)
 	return t
+}
+
+// disarm takes a trap for every call away. What it holds and nobody has taken goes
+// on.
+func (p *proxy) disarm(t *trap) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.traps = slices.DeleteFunc(p.traps, func(other *trap) bool { return other == t })
+	close(t.off)
 }
 
 // caught waits for what a trap catches, and takes the trap away when ctx ends

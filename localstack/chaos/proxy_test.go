@@ -35,13 +35,17 @@ func newBehind(t *testing.T) *behind {
 
 // send makes a call as worker 7. err is http.ErrAbortHandler when it got no
 // answer.
-func (b *behind) send(ctx context.Context, target, body string) (answer *httptest.ResponseRecorder, err error) {
+func (b *behind) send(ctx context.Context, target, body string) (*httptest.ResponseRecorder, error) {
+	return b.sendAs(ctx, process{7, working}, target, body)
+}
+
+func (b *behind) sendAs(ctx context.Context, who process, target, body string) (answer *httptest.ResponseRecorder, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = p.(error)
 		}
 	}()
-	r := httptest.NewRequestWithContext(context.WithValue(ctx, clientKey{}, func() int { return 7 }), "POST", "/", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.WithValue(ctx, clientKey{}, func() process { return who }), "POST", "/", strings.NewReader(body))
 	r.Header.Set("X-Amz-Target", target)
 	answer = httptest.NewRecorder()
 	b.ServeHTTP(answer, r)
@@ -121,12 +125,61 @@ func TestCatchInVain(t *testing.T) {
 	}
 }
 
+// A trap for every call holds each until it is disarmed; what is held by then and
+// was not taken goes on.
+func TestEveryCallHeld(t *testing.T) {
+	b := newBehind(t)
+	trap := b.armAll(after, func(c call) bool { return c.step == report })
+	done := make(chan error, 3)
+	for range 3 {
+		go func() {
+			_, err := b.send(t.Context(), reporting, "")
+			done <- err
+		}()
+	}
+	first, second := <-trap.hit, <-trap.hit
+	if first.status != http.StatusAccepted {
+		t.Errorf("its answer is held and has status %d", first.status)
+	}
+	first.release(false)
+	if err := <-done; !errors.Is(err, http.ErrAbortHandler) {
+		t.Error(err)
+	}
+	b.disarm(trap)
+	if err := <-done; err != nil {
+		t.Errorf("nobody took it, and it is lost: %v", err)
+	}
+	second.release(true)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := b.send(t.Context(), reporting, ""); err != nil || b.calls.Load() != 4 {
+		t.Errorf("%v, %d calls have arrived", err, b.calls.Load())
+	}
+}
+
+// What a worker does to its part is no step where others do it.
+func TestStepsByRole(t *testing.T) {
+	b := newBehind(t)
+	trap := b.armAll(before, func(c call) bool { return c.step != other })
+	defer b.disarm(trap)
+	if _, err := b.sendAs(t.Context(), process{8, reaping}, reporting, ""); err != nil {
+		t.Error(err)
+	}
+	go b.sendAs(t.Context(), process{8, reaping}, "AWSStepFunctions.StartExecution", `{"input":"{\"tenant\":\"acme\"}"}`)
+	if h := <-trap.hit; h.step != launch || h.role != reaping || h.tenant != "acme" {
+		t.Errorf("%+v", h.call)
+	} else {
+		h.release(true)
+	}
+}
+
 // A message's first visibility is its arrival, the others are heartbeats.
 func TestArrivalOnce(t *testing.T) {
 	b := newBehind(t)
 	var arrivals int
 	for _, receipt := range []string{"a", "a", "b"} {
-		c := call{pid: 7, step: arrival, receipt: receipt}
+		c := call{process: process{7, working}, step: arrival, receipt: receipt}
 		b.begin(&c)
 		if c.step == arrival {
 			arrivals++

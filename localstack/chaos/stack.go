@@ -30,6 +30,7 @@ import (
 // stack is the deployed Holdfast, as its env file names it.
 type stack struct {
 	api, model, queue, machine, reaper string
+	inputs, ingest, dead, ingester     string // bucket, queues and function of the other doors
 	cfg                                aws.Config
 	table                              *dynamo.Store
 	http                               *http.Client
@@ -45,6 +46,8 @@ func stackFromEnv(ctx context.Context) (*stack, error) {
 	for name, to := range map[string]*string{
 		"HOLDFAST_URL": &s.api, "MODEL_URL": &s.model, "HOLDFAST_TABLE": &table, "HOLDFAST_WORK_QUEUE_URL": &s.queue,
 		"HOLDFAST_STATE_MACHINE_ARN": &s.machine, "HOLDFAST_REAP_FUNCTION": &s.reaper,
+		"HOLDFAST_INPUTS_BUCKET": &s.inputs, "HOLDFAST_INGEST_QUEUE_URL": &s.ingest, "HOLDFAST_INGEST_FUNCTION": &s.ingester,
+		"HOLDFAST_INGEST_DEAD_LETTERS_URL": &s.dead,
 	} {
 		if *to = strings.TrimRight(os.Getenv(name), "/"); *to == "" {
 			return nil, fmt.Errorf("%s is not set: run it through make chaos", name)
@@ -70,7 +73,7 @@ func (s *stack) tenant(ctx context.Context, name string) (*client, error) {
 	now := time.Now()
 	tenant := fmt.Sprintf("%s-%d", name, now.UnixMilli())
 	key, secret, err := access.New(access.Key{
-		Tenant: tenant, Principal: "somebody@example.com", Name: name, Scopes: []access.Scope{access.Submit, access.Read},
+		Tenant: tenant, Principal: principal, Name: name, Scopes: []access.Scope{access.Submit, access.Read},
 	}, now)
 	if err != nil {
 		return nil, err
@@ -127,8 +130,8 @@ func (c *client) call(ctx context.Context, method, path, contentType string, bod
 	return json.Unmarshal(b, v)
 }
 
-// begin uploads an input and creates a batch of it.
-func (c *client) begin(ctx context.Context, in input) (*run, error) {
+// upload sends an input and returns its file's id.
+func (c *client) upload(ctx context.Context, in input) (string, error) {
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
 	part, err := w.CreateFormFile("file", "chaos.jsonl")
@@ -142,13 +145,22 @@ func (c *client) begin(ctx context.Context, in input) (*run, error) {
 		err = w.Close()
 	}
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var file openai.File
 	if err := c.call(ctx, "POST", "/v1/files", w.FormDataContentType(), form.Bytes(), &file); err != nil {
-		return nil, fmt.Errorf("upload: %w", err)
+		return "", fmt.Errorf("upload: %w", err)
 	}
-	body, err := json.Marshal(map[string]string{"input_file_id": file.ID, "endpoint": endpoint, "completion_window": "24h"})
+	return file.ID, nil
+}
+
+// begin uploads an input and creates a batch of it.
+func (c *client) begin(ctx context.Context, in input) (*run, error) {
+	file, err := c.upload(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(map[string]string{"input_file_id": file, "endpoint": endpoint, "completion_window": window})
 	if err != nil {
 		return nil, err
 	}

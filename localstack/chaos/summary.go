@@ -26,6 +26,8 @@ type summary struct {
 	Progress float64   `json:"longest_wait_seconds"`     // ... until its next progress, the queue included
 	Reaper   tally     `json:"reaper"`
 	Cancel   *ending   `json:"cancel,omitempty"`
+	Doors    *doors    `json:"doors,omitempty"`
+	Jobs     *external `json:"external_jobs,omitempty"`
 	Batches  []verdict `json:"batches"`
 	Blows    []told    `json:"blows"`
 	Faults   []string  `json:"faults,omitempty"` // those that are of no batch
@@ -103,6 +105,12 @@ func (s *summary) String() string {
 	}
 	if c := s.Cancel; c != nil {
 		fmt.Fprintf(&b, "cancel: %d queued parts ended in %.1f s while %d parts of another tenant waited\n", c.Parts, c.Seconds, c.Backlog)
+	}
+	if d := s.Doors; d != nil {
+		fmt.Fprintf(&b, "doors: %s\n", d)
+	}
+	if e := s.Jobs; e != nil {
+		fmt.Fprintf(&b, "external jobs: %d requests, %d deliveries, %d posts (%d answers lost, %d refused): %d jobs\n", e.Requests, e.Deliveries, e.Service.Posts, e.Service.Lost, e.Service.Refused, e.Service.Jobs)
 	}
 	fmt.Fprintf(&b, "reaper: %d reaped, %d sent again, %d executions started, %d only to finish; %d zombies woken\n",
 		s.Reaper.Reaped, s.Reaper.Resent, s.Reaper.Started, s.Reaper.Finished, s.Stops)

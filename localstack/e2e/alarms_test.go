@@ -22,6 +22,7 @@ import (
 	"holdfast/internal/aws/logs"
 	"holdfast/internal/aws/queue"
 	"holdfast/internal/batch"
+	"holdfast/internal/bridge"
 	"holdfast/internal/lease"
 )
 
@@ -60,7 +61,7 @@ func written(t *testing.T, a cloudwatchtypes.MetricAlarm, since time.Time) (ok b
 	for _, d := range a.Dimensions {
 		want[aws.ToString(d.Name)] = aws.ToString(d.Value)
 	}
-	for _, function := range []string{"work", "reap", "finish", "api"} {
+	for _, function := range []string{"work", "reap", "finish", "api", "ingest"} {
 		for line, err := range logs.New(awsConfig(t)).Find(t.Context(), "/holdfast/"+function, since, time.Now().Add(time.Minute), "_aws", aws.ToString(a.MetricName)) {
 			if err != nil {
 				t.Fatal(err)
@@ -104,8 +105,9 @@ func hasSet(sets [][]string, want map[string]string, members map[string]any) boo
 }
 
 // ghosts are what workers that died left behind: a part whose lease has lapsed, one
-// that is out of attempts, and a batch whose window was over long ago.
-// The batch of the first two is answered, so that it can be cancelled.
+// that is out of attempts, and a batch whose window was over long ago; and what a
+// door left that died between claim and batch. The batch of the first two is
+// answered, so that it can be cancelled.
 func ghosts(t *testing.T, c *client) (open string) {
 	t.Helper()
 	table := dynamo.Open(awsConfig(t), env(t, "HOLDFAST_TABLE"))
@@ -162,6 +164,14 @@ func ghosts(t *testing.T, c *client) (open string) {
 			}
 		}
 	}
+	claimed := bridge.Request{Tenant: c.tenant, CorrelationID: batch.NewID(), Submitter: "somebody@example.com",
+		FileID: f.ID, Endpoint: "/v1/chat/completions", Window: "1h"}
+	if err := table.Bridge.Claim(t.Context(), bridge.Row{
+		Key: bridge.Key{Tenant: claimed.Tenant, CorrelationID: claimed.CorrelationID}, State: bridge.Reserved, Token: lease.NewToken(), Ver: 1,
+		ClaimedAt: now.Add(-2 * time.Hour), Due: now.Add(-time.Hour), Request: claimed, Hash: claimed.Hash(), ExpiresAt: now.Add(bridge.Kept),
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return open
 }
 
@@ -200,15 +210,17 @@ func TestAlarmsListenToWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	since := time.Now().Add(-time.Minute)
 	listening := alarms(t)
-	if len(listening) != 6 {
+	if len(listening) != 8 {
 		t.Fatalf("%d alarms: %v", len(listening), listening)
 	}
 	c := newTenant(t, "submit,read")
-	letters := listening["DeadLetters"]
-	delete(listening, "DeadLetters")
-	if d := letters.Dimensions; aws.ToString(letters.Namespace) != "AWS/SQS" || aws.ToString(letters.MetricName) != "ApproximateNumberOfMessagesVisible" ||
-		len(d) != 1 || aws.ToString(d[0].Name) != "QueueName" || aws.ToString(d[0].Value) != path.Base(env(t, "HOLDFAST_DEAD_LETTERS_URL")) {
-		t.Errorf("DeadLetters listens to %s %s %v", aws.ToString(letters.Namespace), aws.ToString(letters.MetricName), d)
+	for name, url := range map[string]string{"DeadLetters": "HOLDFAST_DEAD_LETTERS_URL", "RefusedMessages": "HOLDFAST_INGEST_DEAD_LETTERS_URL"} {
+		letters := listening[name]
+		delete(listening, name)
+		if d := letters.Dimensions; aws.ToString(letters.Namespace) != "AWS/SQS" || aws.ToString(letters.MetricName) != "ApproximateNumberOfMessagesVisible" ||
+			len(d) != 1 || aws.ToString(d[0].Name) != "QueueName" || aws.ToString(d[0].Value) != path.Base(env(t, url)) {
+			t.Errorf("%s listens to %s %s %v", name, aws.ToString(letters.Namespace), aws.ToString(letters.MetricName), d)
+		}
 	}
 	for name, metric := range map[string]string{"SilentReaper": "Invocations", "FailingReaper": "Errors"} { // Lambda's own
 		a := listening[name]

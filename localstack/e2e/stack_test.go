@@ -222,6 +222,7 @@ type account struct {
 		Tries int    `json:"tries"`
 		Sum   string `json:"sha256"`
 	} `json:"lines"`
+	For map[string]int `json:"on_behalf_of"`
 }
 
 func modelAccount(t *testing.T, batch string) account {
