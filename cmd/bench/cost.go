@@ -79,12 +79,18 @@ func costs() ([]figure, error) {
 		unbounded("  of which waiting for the model", bill.Line(cost.Compute).Floor, "$"),
 		atMost("a million lines of 1 s on average, lognormal (sigma 0.9)", million(c.Lognormal).Total, 0.45, "$"))
 
-	quiet, err := bench.IdleStack()
+	quiet, err := bench.IdleStack(true)
+	if err != nil {
+		return nil, err
+	}
+	shut, err := bench.IdleStack(false)
 	if err != nil {
 		return nil, err
 	}
 	idle := quiet.Monthly().Price(nil)
-	figures = append(figures, atMost("a month idle, with a secret and the reaper, beside alarms", idle.Total, 1, "$"))
+	figures = append(figures,
+		atMost("a month idle with HTTP alone (doors=off), with a secret and the reaper, beside alarms", shut.Monthly().Price(nil).Total, 1, "$"),
+		atMost("a month idle, as it is deployed: with the S3 and queue doors, too", idle.Total, 1.15, "$"))
 	for _, l := range idle.Lines {
 		figures = append(figures, unbounded(fmt.Sprintf("  %s (%.4g %s)", l.Name, l.Quantity, l.Unit), l.Dollars, "$"))
 	}

@@ -35,6 +35,7 @@ var loadPhases = []struct {
 	run        func(*loadRun, context.Context) ([]figure, error)
 }{
 	{"waits", "what surrounds a small batch", 90 * time.Second, (*loadRun).waits},
+	{"doors", "the doors beside HTTP", 3 * time.Minute, (*loadRun).doors},
 	{"lines", "many lines through a few workers", 3 * time.Minute, (*loadRun).throughput},
 	{"reap", "parts whose workers all died", 5 * time.Minute, (*loadRun).reaping},
 	{"parts", "many small parts", 6 * time.Minute, (*loadRun).wide},
@@ -75,7 +76,7 @@ func load(args []string) int {
 // returns what was measured until then.
 func (r *loadRun) measure(after string, phases []string) (all []figure, err error) {
 	if len(phases) == 0 || r.slots < 1 || r.batches < 1 || r.lines < 1 || r.parts < 1 || r.lapsed < 1 {
-		return nil, errors.New("name the phases (waits, lines, reap, parts), and counts of one at least")
+		return nil, errors.New("name the phases (waits, doors, lines, reap, parts), and counts of one at least")
 	}
 	if after != "" {
 		if err := readJSON(after, &all); err != nil {
@@ -133,7 +134,7 @@ func peaks(all map[string]usage) []figure {
 	for _, of := range []struct {
 		name  string
 		bound float64 // MiB; 0: none
-	}{{"emulator", 0}, {"api", 0}, {"plan", 0}, {"work", 128}, {"finish", 96}} {
+	}{{"emulator", 0}, {"api", 0}, {"ingest", 0}, {"plan", 0}, {"work", 128}, {"finish", 96}} {
 		u, ok := all[of.name]
 		if !ok {
 			continue // or this system doesn't tell

@@ -158,6 +158,7 @@ func measure(functions, only string) ([]figure, error) {
 		{"the memory of working", workMemory},
 		{"what batches cost", costs},
 		{"10,000 lives of a batch", simulation},
+		{"what the doors' claims cost", draining},
 		{"the speed of planning", planning},
 		{"the memory of planning", planMemory},
 		{"finishing", finishing},

@@ -142,7 +142,11 @@ func functionEnv(api string) []string {
 		"HOLDFAST_TABLE=bench", "HOLDFAST_INPUTS_BUCKET=bench-inputs", "HOLDFAST_RESULTS_BUCKET=bench-results",
 		"HOLDFAST_WORK_QUEUE_URL=https://sqs.us-east-1.amazonaws.com/123456789012/bench",
 		"HOLDFAST_DEAD_LETTERS_URL=https://sqs.us-east-1.amazonaws.com/123456789012/letters",
+		"HOLDFAST_INGEST_QUEUE_URL=https://sqs.us-east-1.amazonaws.com/123456789012/ingest",
+		"HOLDFAST_INGEST_DEAD_LETTERS_URL=https://sqs.us-east-1.amazonaws.com/123456789012/refused",
+		"HOLDFAST_INGEST_QUEUE_URL=https://sqs.us-east-1.amazonaws.com/123456789012/ingest",
+		"HOLDFAST_INGEST_DEAD_LETTERS_URL=https://sqs.us-east-1.amazonaws.com/123456789012/ingest-letters",
 		"HOLDFAST_STATE_MACHINE_ARN=arn:aws:states:us-east-1:123456789012:stateMachine:bench",
-		"HOLDFAST_UPSTREAM_URL=http://127.0.0.1:9",
+		"HOLDFAST_UPSTREAM_URL=http://127.0.0.1:9", "HOLDFAST_UPSTREAM_ALLOW=127.0.0.1",
 	}
 }

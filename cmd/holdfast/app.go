@@ -24,12 +24,14 @@ const (
 
 // app is what the commands stand on, so that tests can run them in process.
 type app struct {
+	stdin          io.Reader // nil: the process's
 	stdout, stderr io.Writer
 	terminal       bool // stderr is one: bars, else plain lines
 	getenv         func(string) string
 	now            func() time.Time
 	http           *http.Client
 	keys           func(ctx context.Context, table string) (access.Store, error)
+	tenants        func(ctx context.Context, table string) (access.Tenants, error)
 	accounts       func(ctx context.Context, res config.Resources) (account, error)
 	look           time.Duration          // between two looks at a running batch, at first
 	pause          time.Duration          // before a failed read is tried again, at first
@@ -50,13 +52,11 @@ func run(ctx context.Context, args []string, a *app) int {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object on stdout")
+	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetArgs(args)
-	key := &cobra.Command{Use: "key", Short: "Manage API keys", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	key.AddCommand(a.keyCreate())
-	root.AddCommand(a.submit(), a.status(), a.cancel(), a.results(), a.events(), a.dead(), a.reclaim(), a.cost(), key, a.config())
+	root.AddCommand(a.submit(), a.status(), a.cancel(), a.results(), a.receipts(), a.events(), a.dead(), a.reclaim(), a.cost(), a.key(), a.tenant(), a.config())
 
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -111,13 +111,20 @@ func (c *client) post(ctx context.Context, path, contentType string, body io.Rea
 	return c.do(req, v)
 }
 
-// content opens a file's bytes, patiently. The link is followed by hand: where
-// API and objects share a host, an HTTP client would send the key along, and a
-// signed URL with an Authorization header is refused.
+// content opens a file's bytes, patiently.
 func (c *client) content(ctx context.Context, fileID string) (io.ReadCloser, error) {
+	return c.open(ctx, contentPath(fileID), 0)
+}
+
+func contentPath(fileID string) string { return "/v1/files/" + url.PathEscape(fileID) + "/content" }
+
+// open opens the bytes that a path hands out, from an offset on, patiently. The link
+// is followed by hand: where API and objects share a host, an HTTP client would send
+// the key along, and a signed URL with an Authorization header is refused.
+func (c *client) open(ctx context.Context, path string, from int64) (io.ReadCloser, error) {
 	var body io.ReadCloser
 	err := c.patiently(ctx, func() error {
-		req, err := c.request(ctx, http.MethodGet, "/v1/files/"+url.PathEscape(fileID)+"/content", nil)
+		req, err := c.request(ctx, http.MethodGet, path, nil)
 		if err != nil {
 			return backoff.Permanent(err)
 		}
@@ -136,11 +143,20 @@ func (c *client) content(ctx context.Context, fileID string) (io.ReadCloser, err
 			if err != nil {
 				return backoff.Permanent(errors.New("the API answered with a link that is no URL"))
 			}
+			if from > 0 {
+				follow.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
+			}
 			if resp, err = c.http.Do(follow); err != nil {
 				return err
 			}
 		}
-		if resp.StatusCode != http.StatusOK {
+		if resp.StatusCode == http.StatusOK && from > 0 { // a range that was ignored
+			if _, err := io.CopyN(io.Discard, resp.Body, from); err != nil {
+				resp.Body.Close()
+				return err
+			}
+		}
+		if resp.StatusCode != http.StatusOK && (resp.StatusCode != http.StatusPartialContent || from == 0) {
 			defer resp.Body.Close()
 			if !linked {
 				return refusal(resp)
@@ -339,6 +355,10 @@ func (c *client) adviceFor(e *apiError) string {
 		return "Check " + right
 	case e.Status == http.StatusUnauthorized:
 		return "Check " + envKey + ". A new key: holdfast key create --help"
+	case e.Code == "scope_not_allowed":
+		return "With the operator's AWS credentials the same command does it without --api."
+	case e.Code == "key_not_found":
+		return "holdfast key list --api shows the ids. One that was made within the last second may not be found yet."
 	case e.Code == "insufficient_permissions" && strings.Contains(e.Message, "'admin'"):
 		return "Make a key with that scope: holdfast key create --scopes submit,read,admin …"
 	case e.Code == "insufficient_permissions":

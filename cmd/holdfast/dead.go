@@ -179,6 +179,7 @@ func reclaimed(r reap.Report) string {
 	}{
 		{r.Reaped, "parts given back"}, {r.Resent, "messages sent again"}, {r.Dead, "parts declared dead"}, {r.Sealed, "parts sealed"},
 		{r.Expired, "batches expired"}, {r.Started, "executions started again"}, {r.Finished, "executions started to finish a batch"},
+		{r.Resubmitted, "stale claims submitted again"}, {r.Refused, "stale claims refused and released"},
 	} {
 		if c.n > 0 {
 			did = append(did, fmt.Sprintf("%d %s", c.n, c.one))

@@ -35,6 +35,8 @@ type house struct {
 	env  map[string]string
 	term bool
 
+	stdin string
+
 	account account // whose bills are read
 
 	folder string // the user's cache
@@ -59,7 +61,7 @@ func newHouse(t *testing.T) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := batches.New(creator, h.mem.Table.Batches)
+	jobs := batches.New(creator, h.mem.Table.Batches, h.mem.Table.Files, 30*24*time.Hour)
 	claims, err := bridge.New(h.mem.Table.Bridge, jobs, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -80,9 +82,9 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	api := server.New(server.Ports{
-		Keys: access.NewCache(h.mem.Table.Keys, nil), Batches: h.mem.Table.Batches, Parts: h.mem.Table.Parts, Files: h.mem.Table.Files,
+		Keys: access.NewCache(h.mem.Table.Keys, nil), KeyBook: h.mem.Table.Keys, Tenants: access.NewTenantCache(h.mem.Table.Tenants, nil), Batches: h.mem.Table.Batches, Parts: h.mem.Table.Parts, Files: h.mem.Table.Files,
 		Objects: h.mem.Objects, Links: h, Uploads: uploads,
-		Ender: ender, Events: h.mem.Table.Events, Reaper: reaper,
+		Ender: ender, Events: h.mem.Table.Events, Reaper: reaper, Receipts: server.Receipts{Bucket: "results", Objects: h.mem.Objects},
 		Jobs: jobs, Bridge: claims, Resends: bridge.NewResends(h.mem.Table.Sends, batch.NewID),
 	}, settings, "inputs", nil)
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -137,11 +139,12 @@ func (h *house) runIn(ctx context.Context, args ...string) ran {
 	h.t.Helper()
 	var out, errs bytes.Buffer
 	code := run(ctx, args, &app{
-		stdout: &out, stderr: &errs, terminal: h.term,
+		stdin: strings.NewReader(h.stdin), stdout: &out, stderr: &errs, terminal: h.term,
 		getenv:   func(name string) string { return h.env[name] },
 		now:      time.Now,
 		http:     &http.Client{},
 		keys:     func(context.Context, string) (access.Store, error) { return h.mem.Table.Keys, nil },
+		tenants:  func(context.Context, string) (access.Tenants, error) { return h.mem.Table.Tenants, nil },
 		accounts: func(context.Context, config.Resources) (account, error) { return h.account, nil },
 		look:     time.Millisecond,
 		pause:    time.Millisecond,

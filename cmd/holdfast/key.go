@@ -1,139 +1,286 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
-	"net"
-	"net/url"
+	"fmt"
+	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/internal/access"
-	"holdfast/internal/aws/awsconf"
-	"holdfast/internal/aws/dynamo"
-	"holdfast/internal/config"
 )
 
-// openKeys is where keys are kept, with the AWS credentials at hand.
-func openKeys(ctx context.Context, table string) (access.Store, error) {
-	cfg, err := awsconf.Load(ctx)
+// keyFlags are what the commands on keys have in common.
+type keyFlags struct {
+	api    bool
+	tenant string
+}
+
+func (a *app) key() *cobra.Command {
+	var f keyFlags
+	c := &cobra.Command{Use: "key", Short: "Manage API keys", Args: cobra.NoArgs,
+		Long: `Manage API keys: in the table HOLDFAST_TABLE, with the AWS credentials at hand, or
+with --api through the API at HOLDFAST_URL, with the key in HOLDFAST_API_KEY.
+
+With AWS credentials you are the operator: every tenant, every scope. A key with
+the scope admin sees and disables the keys of its own tenant, and makes and
+rotates those whose scopes are submit and read.
+
+A key is named by its id, key_…; that opens nothing. What is changed is known
+everywhere within 60 seconds.`,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.PersistentFlags().BoolVar(&f.api, "api", false, "through the API, with an admin key, instead of the table")
+	c.PersistentFlags().StringVar(&f.tenant, "tenant", "", "whose keys (required without --api; with it, it is the admin key's)")
+	c.AddCommand(a.keyCreate(&f), a.keyList(&f), a.keyDisable(&f), a.keyRotate(&f))
+	return c
+}
+
+// book opens what the flags say, or says what is missing.
+func (a *app) book(ctx context.Context, f *keyFlags, missing ...string) (keyBook, error) {
+	if f.api && f.tenant != "" {
+		return nil, usage("Leave --tenant out.", "with --api the tenant is that of the key in %s", envKey)
+	}
+	if !f.api && f.tenant == "" {
+		missing = append(missing, "tenant")
+	}
+	if len(missing) > 0 {
+		return nil, usage("See holdfast key --help.", "required and not given: --%s", strings.Join(missing, ", --"))
+	}
+	if f.api {
+		c, err := a.client()
+		if err != nil {
+			return nil, err
+		}
+		return &apiKeys{c}, nil
+	}
+	if err := access.CheckTenant(f.tenant); err != nil {
+		return nil, usage("", "%v", err)
+	}
+	store, table, err := openTable(ctx, a, a.keys)
 	if err != nil {
 		return nil, err
 	}
-	return dynamo.Open(cfg, table).Keys, nil
+	return &tableKeys{a, store, table, f.tenant}, nil
 }
 
-type newKey struct{ tenant, principal, scopes, name, expires string }
+type newKey struct{ principal, scopes, name, expires string }
 
-func (a *app) keyCreate() *cobra.Command {
+func (a *app) keyCreate(f *keyFlags) *cobra.Command {
 	var k newKey
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Make an API key; its secret is shown once",
-		Long: `Make an API key in the table HOLDFAST_TABLE, with the AWS credentials at hand.
+		Long: `Make an API key. The secret goes to stdout, once: only its hash is stored.
 
-The secret goes to stdout, once: only its hash is stored. Scopes: submit
-(upload files, create batches), read (see files, batches and results), admin
-(manage keys). None implies another.`,
+Scopes, none of which implies another:
+  submit        upload files, create batches
+  read          see files, batches and results
+  admin         see and redrive dead parts, reclaim, manage the tenant's keys
+  batch_replay  act for the tenant of a batch while it runs, whichever tenant that is
+  work          for workers elsewhere; nothing asks for it yet
+The last three are given with AWS credentials only, not with --api.`,
 		Example: "  HOLDFAST_API_KEY=$(holdfast key create --tenant acme --principal ann@acme.example --name ci)",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.runKeyCreate(c.Context(), k) },
+		RunE:    func(c *cobra.Command, _ []string) error { return a.runKeyCreate(c.Context(), f, k) },
 	}
-	c.Flags().StringVar(&k.tenant, "tenant", "", "whom the key acts for (required)")
 	c.Flags().StringVar(&k.principal, "principal", "", "in whose name its batches run (required)")
 	c.Flags().StringVar(&k.scopes, "scopes", "submit,read", "what it allows, separated by commas")
 	c.Flags().StringVar(&k.name, "name", "", "a name to tell keys apart (required)")
 	c.Flags().StringVar(&k.expires, "expires", "", "when it ends: a duration (720h) or a time (2027-01-31T00:00:00Z); default never")
-	for _, name := range []string{"tenant", "principal", "name"} {
-		if err := c.MarkFlagRequired(name); err != nil {
-			panic(err) // no such flag
-		}
-	}
 	return c
 }
 
-func (a *app) runKeyCreate(ctx context.Context, k newKey) error {
+func (a *app) runKeyCreate(ctx context.Context, f *keyFlags, k newKey) error {
 	now := a.now()
-	want := access.Key{Tenant: k.tenant, Principal: k.principal, Name: k.name}
-	var err error
-	if want.ExpiresAt, err = parseExpiry(k.expires, now); err != nil {
+	want := access.Key{Tenant: f.tenant, Principal: k.principal, Name: k.name}
+	var missing []string
+	if k.principal == "" {
+		missing = append(missing, "principal")
+	}
+	if k.name == "" {
+		missing = append(missing, "name")
+	}
+	if len(missing) == 0 {
+		var err error
+		if want.ExpiresAt, err = parseExpiry(k.expires, now); err != nil {
+			return err
+		}
+		// The scopes are checked with the rest, so that everything is said at once. With
+		// --api the server knows the tenant; what is made here is thrown away.
+		want.Scopes, _ = access.ParseScopes(k.scopes)
+		check := want
+		if f.api {
+			check.Tenant = "checked-there"
+		}
+		if _, _, err := access.New(check, now); err != nil && (f.api || f.tenant != "") {
+			return usage("See holdfast key create --help.", "the key won't do:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		}
+	}
+	book, err := a.book(ctx, f, missing...)
+	if err != nil {
 		return err
 	}
-	// The scopes are checked with the rest, so that everything is said at once.
-	want.Scopes, _ = access.ParseScopes(k.scopes)
-	key, secret, err := access.New(want, now)
+	made, secret, err := book.create(ctx, want, now)
 	if err != nil {
-		return usage("See holdfast key create --help.", "the key won't do:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		return err
 	}
-	res, err := config.ParseResources(a.getenv, config.CommandLine)
-	if err != nil {
-		return usage("With a local stack: . .local/env. On AWS it is the stack's output TableName.", "%v", err)
-	}
-	store, err := a.keys(ctx, res.Table)
-	if err != nil {
-		return failed("Check the AWS credentials and region.", err, "can't reach the table %s: %v", res.Table, err)
-	}
-	if err := store.Put(ctx, key); err != nil {
-		if errors.Is(err, context.Canceled) {
-			return failed("", err, "interrupted; the key may exist, but its secret is gone")
-		}
-		return a.keyTrouble(res.Table, err)
-	}
+	return a.showSecret(made, secret, fmt.Sprintf("Key %q for %s, tenant %s, scopes %s: %s", made.Name, made.Principal, made.Tenant, strings.Join(made.Scopes, ","), made.ID))
+}
+
+// showSecret tells a secret, once, to whoever asked for it.
+func (a *app) showSecret(k keyRecord, secret, what string) error {
 	if a.json {
-		out := struct {
-			Secret    string         `json:"secret"`
-			Tenant    string         `json:"tenant"`
-			Principal string         `json:"principal"`
-			Scopes    []access.Scope `json:"scopes"`
-			Name      string         `json:"name"`
-			CreatedAt time.Time      `json:"created_at"`
-			ExpiresAt *time.Time     `json:"expires_at"`
-		}{secret, key.Tenant, key.Principal, key.Scopes, key.Name, key.CreatedAt, nil}
-		if !key.ExpiresAt.IsZero() {
-			out.ExpiresAt = &key.ExpiresAt
-		}
-		return a.printJSON(out)
+		k.Secret = secret
+		return a.printJSON(k)
 	}
-	a.note("Key %q for %s, tenant %s, scopes %s", key.Name, key.Principal, key.Tenant, k.scopes)
+	a.note("%s", printable(what))
 	a.note("This is its secret. Keep it now: it is not stored and won't be shown again.")
 	return a.print("%s\n", secret)
 }
 
-// keyTrouble words why the table didn't take a key. What the SDK says is long and
-// names calls that nobody made.
-func (a *app) keyTrouble(table string, err error) error {
-	const local = " With a local stack: . .local/env"
-	endpoint, set := "AWS", false
-	for _, name := range []string{"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"} {
-		if u, err := url.Parse(a.getenv(name)); err == nil && u.Host != "" {
-			endpoint, set = name+"="+place(u), true
-			break
+func (a *app) keyList(f *keyFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List a tenant's API keys, newest first", Args: cobra.NoArgs,
+		Long: `List a tenant's API keys, newest first. The day of the last use is coarse: a use is
+noted once a day, at best. Keys made before there was a list are in it once they
+were used.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			book, err := a.book(c.Context(), f)
+			if err != nil {
+				return err
+			}
+			keys, err := book.list(c.Context(), a.now())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"keys": keys})
+			}
+			if len(keys) == 0 {
+				a.note("There is no key.")
+				return nil
+			}
+			var out strings.Builder
+			w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "ID\tNAME\tPRINCIPAL\tSCOPES\tSTATUS\tCREATED\tLAST USED\tENDS\tREPLACED BY")
+			for _, k := range keys {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), printable(k.Principal), strings.Join(k.Scopes, ","), k.Status,
+					k.CreatedAt.Format(time.DateOnly), orDash(k.LastUsedOn), ends(k), orDash(k.ReplacedBy))
+			}
+			if err := w.Flush(); err != nil {
+				return failed("", err, "can't print the keys: %v", err)
+			}
+			return a.print("%s", out.String())
+		},
+	}
+}
+
+func ends(k keyRecord) string {
+	if k.ExpiresAt == nil {
+		return "-"
+	}
+	return k.ExpiresAt.Format(time.RFC3339)
+}
+
+func orDash(s *string) string {
+	if s == nil {
+		return "-"
+	}
+	return *s
+}
+
+func (a *app) keyDisable(f *keyFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "disable ID", Short: "End an API key for good", Args: cobra.ExactArgs(1),
+		Long: `End an API key for good, everywhere within 60 seconds. Doing it again changes
+nothing. A key may end itself.
+
+ID - reads the secret of a key from stdin: for one that was found where it
+shouldn't be.`,
+		Example: "  holdfast key disable --tenant acme key_0123456789abcdef01234567\n  holdfast key disable --tenant acme - < found.txt",
+		RunE: func(c *cobra.Command, args []string) error {
+			id, hash, err := a.keyArgument(c.InOrStdin(), args[0])
+			if err != nil {
+				return err
+			}
+			book, err := a.book(c.Context(), f)
+			if err != nil {
+				return err
+			}
+			k, err := book.disable(c.Context(), id, hash, a.now())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(k)
+			}
+			a.note("Key %s (%q of %s) is disabled since %s. It stops within 60 seconds, everywhere.", k.ID, k.Name, printable(k.Principal), stamp(k.DisabledAt))
+			return nil
+		},
+	}
+}
+
+// keyArgument is a key's id, and its hash where the secret itself was given.
+func (a *app) keyArgument(stdin io.Reader, arg string) (id, hash string, err error) {
+	if arg != "-" {
+		if _, ok := access.HashPrefix(arg); !ok {
+			// Not repeated: it may be a secret that was given in the place of an id.
+			return "", "", usage("holdfast key list shows ids. To name a key by its secret, give - and the secret on stdin.", "that is no id of a key, which looks like key_ and 24 hex digits")
 		}
+		return arg, "", nil
 	}
-	dns, isDNS := errors.AsType[*net.DNSError](err)
-	dial, isDial := errors.AsType[*net.OpError](err)
-	sent, isSent := errors.AsType[*url.Error](err)
-	why := err
-	switch {
-	case strings.Contains(err.Error(), "get credentials: "):
-		return failed("Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."+local, err,
-			"can't store the key in the table %s: there are no AWS credentials that serve: %v", table, err)
-	case isDial:
-		why = dial
-	case isDNS:
-		why = dns
-	case isSent:
-		why = sent.Err
-	default:
-		return failed("Check HOLDFAST_TABLE, the AWS credentials and region."+local, err, "can't store the key in the table %s: %v", table, err)
+	line, err := bufio.NewReader(io.LimitReader(stdin, 1<<10)).ReadString('\n')
+	secret := strings.TrimSpace(line)
+	if err != nil && !errors.Is(err, io.EOF) || !access.WellFormed(secret) {
+		return "", "", usage("", "there is no key's secret on stdin")
 	}
-	hint := "Is the stack up (make up)? Check AWS_ENDPOINT_URL, the AWS credentials and region." + local
-	if !set {
-		hint = "AWS_ENDPOINT_URL is not set, so that this is AWS itself: check the network, the AWS credentials and region." + local
+	hash = access.HashSecret(secret)
+	return access.KeyID(hash), hash, nil
+}
+
+func (a *app) keyRotate(f *keyFlags) *cobra.Command {
+	var grace time.Duration
+	c := &cobra.Command{
+		Use: "rotate ID", Short: "Make a key that takes another's place", Args: cobra.ExactArgs(1),
+		Long: `Make a key with the same tenant, principal, scopes and name, and as long a life if
+it has an end. Its secret goes to stdout, once. The old key goes on working for
+the grace.
+
+It can be done once to a key. If the secret was lost on the way, rotate the new
+one: holdfast key list names it.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			id, hash, err := a.keyArgument(c.InOrStdin(), args[0])
+			if err != nil {
+				return err
+			}
+			if grace < 0 || grace > access.MaxGrace || grace%time.Second != 0 {
+				return usage("", "--grace must be from 0 to %v, in whole seconds", access.MaxGrace)
+			}
+			book, err := a.book(c.Context(), f)
+			if err != nil {
+				return err
+			}
+			made, secret, err := book.rotate(c.Context(), id, hash, grace, a.now())
+			if err != nil {
+				return err
+			}
+			return a.showSecret(made, secret, fmt.Sprintf("Key %s takes the place of %s, which is good for %v more at most.", made.ID, id, grace))
+		},
 	}
-	return failed(hint, err, "can't store the key: could not reach the endpoint of the table %s, %s: %v", table, endpoint, why)
+	c.Flags().DurationVar(&grace, "grace", access.DefaultGrace, "how long the old key goes on working; 0: it ends now")
+	return c
+}
+
+func stamp(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
 // parseExpiry reads a duration from now or a time; zero for never.

@@ -117,6 +117,11 @@ func (a *app) fetch(ctx context.Context, c *client, fileID *string, to string) (
 		}
 	}
 	defer body.Close()
+	return a.keep(body, to)
+}
+
+// keep writes what is read to where a person wants it, and gives its size.
+func (a *app) keep(body io.Reader, to string) (n int64, err error) {
 	if to == "-" {
 		return io.Copy(a.stdout, body)
 	}

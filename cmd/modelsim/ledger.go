@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -18,6 +19,8 @@ type ledger struct {
 type account struct {
 	stats
 	Lines map[string]entry `json:"lines"`
+	// For says on whose behalf they were sent, and how often.
+	For map[string]int `json:"on_behalf_of"`
 }
 
 // stats is an account without its lines: as small for 100,000 of them as for one.
@@ -62,7 +65,7 @@ func (d *digest) UnmarshalText(text []byte) error {
 
 // begin notes a request that arrived at now and returns which try of its line it
 // is, from 1.
-func (l *ledger) begin(batch, line string, sum digest, now time.Time) int {
+func (l *ledger) begin(batch, line, who string, sum digest, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.batches == nil {
@@ -70,9 +73,10 @@ func (l *ledger) begin(batch, line string, sum digest, now time.Time) int {
 	}
 	a := l.batches[batch]
 	if a == nil {
-		a = &account{Lines: map[string]entry{}, stats: stats{First: now}}
+		a = &account{Lines: map[string]entry{}, For: map[string]int{}, stats: stats{First: now}}
 		l.batches[batch] = a
 	}
+	a.For[who]++
 	a.Requests++
 	a.InFlight++
 	a.MaxInFlight = max(a.MaxInFlight, a.InFlight)
@@ -116,12 +120,13 @@ func (l *ledger) end(batch string, now time.Time) {
 func (l *ledger) of(batch string) account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := account{Lines: map[string]entry{}}
+	c := account{Lines: map[string]entry{}, For: map[string]int{}}
 	if a := l.batches[batch]; a != nil {
 		c.stats = a.stats
 		for k, v := range a.Lines {
 			c.Lines[k] = v
 		}
+		maps.Copy(c.For, a.For)
 	}
 	return c
 }

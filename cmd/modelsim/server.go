@@ -70,7 +70,7 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sum, batch := sha256.Sum256(body), r.Header.Get("X-Batch-ID")
-	try := s.seen.begin(batch, r.Header.Get("X-Batch-Line"), sum, time.Now())
+	try := s.seen.begin(batch, r.Header.Get("X-Batch-Line"), r.Header.Get("X-On-Behalf-Of"), sum, time.Now())
 	defer func() { s.seen.end(batch, time.Now()) }()
 	defer s.here.begin(flight{Batch: batch, Line: r.Header.Get("X-Batch-Line"), From: r.RemoteAddr, Since: time.Now()})()
 	leave, ok := s.enter(r, batch)

@@ -19,6 +19,7 @@ func post(t *testing.T, url, path, line, body string) (*http.Response, string) {
 	}
 	req.Header.Set("X-Batch-ID", "b")
 	req.Header.Set("X-Batch-Line", line)
+	req.Header.Set("X-On-Behalf-Of", "ann of "+line)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +102,9 @@ func TestLedgerCountsTriesAndHashes(t *testing.T) {
 	const sum = "802ed017a5a6d4209e0aea4c6069d0f1e56ddae37100c663cc61258c073dcf3a"
 	if a.Requests != 3 || a.Lines["3"].Tries != 2 || a.Lines["4"].Tries != 1 || a.InFlight != 0 || a.MaxInFlight != 1 {
 		t.Errorf("%+v", a)
+	}
+	if len(a.For) != 2 || a.For["ann of 3"] != 2 || a.For["ann of 4"] != 1 {
+		t.Errorf("on behalf of %v", a.For)
 	}
 	if a.Lines["3"].Sum.String() != sum {
 		t.Errorf("hash %s, want %s", a.Lines["3"].Sum, sum)
