@@ -150,13 +150,13 @@ func newAPI() (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs := batches.New(creator, m.Table.Batches)
+	jobs := batches.New(creator, m.Table.Batches, m.Table.Files, 30*24*time.Hour)
 	claims, err := bridge.New(m.Table.Bridge, jobs, nil)
 	if err != nil {
 		return nil, err
 	}
 	a.handler = server.New(server.Ports{
-		Keys: access.NewCache(m.Table.Keys, nil), Batches: m.Table.Batches, Parts: m.Table.Parts, Files: m.Table.Files, Objects: m.Objects,
+		Keys: access.NewCache(m.Table.Keys, nil), Tenants: access.NewTenantCache(m.Table.Tenants, nil), Batches: m.Table.Batches, Parts: m.Table.Parts, Files: m.Table.Files, Objects: m.Objects,
 		Ender: batch.NewEnder(m.Table.Batches, m.Table.Endings, m.Workflow),
 		Jobs:  jobs, Bridge: claims, Resends: bridge.NewResends(m.Table.Sends, batch.NewID),
 	}, settings, "inputs", nil)

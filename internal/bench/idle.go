@@ -16,12 +16,17 @@ import (
 	"holdfast/internal/reap"
 )
 
-// IdleStack is the stack as it is deployed while nobody asks anything of it: one
-// queue is polled, the upstream's secret is kept, and the reaper is called each
-// minute, whose calls and log are counted here from a round of the real one.
-func IdleStack() (cost.Idle, error) {
+// IdleStack is the stack as it is deployed while nobody asks anything of it: the
+// work queue is polled, and with doors beside HTTP that of ingest, the upstream's
+// secret is kept, and the reaper is called each minute, whose calls and log are
+// counted here from a round of the real one.
+func IdleStack(doors bool) (cost.Idle, error) {
+	queues := 1
+	if doors {
+		queues++
+	}
 	idle := cost.Idle{
-		Queues: 1, Secrets: 1,
+		Queues: queues, Secrets: 1,
 		Runs: cost.Month.Minutes(), RunMemory: config.ReapMemory, RunTime: idleRound,
 	}
 	f, logged := memory.NewFaults(), &atomic.Int64{}

@@ -9,7 +9,7 @@ import (
 
 // A month of nothing to do is what the README may promise, every part of it named.
 func TestIdle(t *testing.T) {
-	idle, err := IdleStack()
+	idle, err := IdleStack(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +26,14 @@ func TestIdle(t *testing.T) {
 	}
 	if polls := b.Line(cost.QueueRequests).Quantity; polls < 690_000 || polls > 710_000 {
 		t.Errorf("%v receives a month", polls)
+	}
+	// The doors beside HTTP are one more queue to poll, and nothing else.
+	open, err := IdleStack(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more := open.Monthly().Price(nil).Total - b.Total; more < 0.26 || more > 0.27 {
+		t.Errorf("doors cost $%.2f a month", more)
 	}
 	// What each minute's metric would cost, and why there is none.
 	idle.Metrics = 1

@@ -10,6 +10,7 @@ import (
 
 	"holdfast/internal/batch"
 	"holdfast/internal/memory"
+	"holdfast/internal/outbound"
 	"holdfast/internal/upstream"
 )
 
@@ -21,7 +22,7 @@ import (
 func WorkerPeak(url string, k, lines int) (peak int64, err error) {
 	m := memory.New(memory.Options{})
 	objects := discard{m.Objects}
-	model, err := upstream.New(url, &upstream.Options{Connections: k})
+	model, err := upstream.New(url, &upstream.Options{Connections: k, Guard: outbound.Guard{Allow: outbound.Loopback}})
 	if err != nil {
 		return 0, err
 	}
