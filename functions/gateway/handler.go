@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"holdfast/internal/aws/meter"
+	"holdfast/internal/batch"
+	"holdfast/internal/gateway"
+)
+
+// handler puts an http.Handler behind a function URL whose invoke mode is
+// RESPONSE_STREAM: what the http.Handler writes is on its way at once.
+//
+// It is ours rather than aws-lambda-go's lambdaurl, which has no answer to a path that
+// is no URL (it ends as an error of the function), lets a panic end the process with
+// every request's cache, and can't tell a reply that broke off from a whole one: here
+// the runtime is told, and cuts the client's connection.
+type handler struct {
+	http  http.Handler
+	usage meter.Invocations
+}
+
+// toEnd is kept of the function's time for an answer, and for the receipt of what was
+// cut short.
+const toEnd = 8 * time.Second
+
+// errBroke is all that the runtime is told.
+var errBroke = errors.New("the reply broke off")
+
+// handle never returns an error: whatever a client sent has an HTTP answer. It
+// returns with that answer's first byte; the rest is read from it.
+func (h handler) handle(ctx context.Context, ev events.LambdaFunctionURLRequest) (*events.LambdaFunctionURLStreamingResponse, error) {
+	ctx, cancel := sooner(ctx, toEnd)
+	ctx, counted := h.usage.Start(ctx)
+	r := request(ctx, ev)
+	out, in := io.Pipe()
+	s := &stream{header: http.Header{}, body: in, bodiless: r.Method == http.MethodHead, ready: make(chan struct{})}
+	go func() {
+		defer cancel()
+		// Last: as soon as it is read, the process may stand still until the next
+		// request.
+		defer func() {
+			if recover() != nil { // http.ErrAbortHandler, or a bug that the handler didn't see
+				s.WriteHeader(http.StatusInternalServerError)
+				_ = in.CloseWithError(errBroke)
+				return
+			}
+			s.WriteHeader(http.StatusOK)
+			in.Close()
+		}()
+		defer counted(nil, batch.Subject{})
+		h.http.ServeHTTP(s, r)
+	}()
+	<-s.ready
+	return &events.LambdaFunctionURLStreamingResponse{StatusCode: s.status, Headers: s.sent, Body: &reading{out, cancel}}, nil
+}
+
+// sooner is ctx with an end that comes so much before its own, if that has one.
+func sooner(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(ctx, end.Add(-d))
+	}
+	return context.WithCancel(ctx)
+}
+
+// reading is the answer's body as the runtime reads it. Closed before its end, which
+// is how it says that nobody is there any more, it ends the request.
+type reading struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+}
+
+// Close ends the request, if it is not over.
+func (b *reading) Close() error {
+	b.cancel()
+	return b.PipeReader.Close()
+}
+
+// request is the event as net/http would have read it.
+func request(ctx context.Context, ev events.LambdaFunctionURLRequest) *http.Request {
+	if id := ev.RequestContext.RequestID; id != "" {
+		ctx = gateway.WithRequestID(ctx, id)
+	}
+	header := make(http.Header, len(ev.Headers))
+	for name, value := range ev.Headers {
+		// Repeated headers come joined by commas, and stay so: what must be there once
+		// is no list.
+		header.Set(name, value)
+	}
+	var body io.Reader = strings.NewReader(ev.Body)
+	length := int64(len(ev.Body))
+	if ev.IsBase64Encoded {
+		body = base64.NewDecoder(base64.StdEncoding, body)
+		padding := len(ev.Body) - len(strings.TrimRight(ev.Body, "="))
+		length = int64(base64.StdEncoding.DecodedLen(len(ev.Body)) - padding)
+	}
+	path := ev.RawPath
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	r := &http.Request{
+		Method: ev.RequestContext.HTTP.Method,
+		// Never parsed as a URL: what isn't an endpoint to the letter is none.
+		URL:   &url.URL{Scheme: "https", Host: ev.RequestContext.DomainName, Path: path, RawQuery: ev.RawQueryString},
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		// Of the source only the context is to be believed; a header anybody can write.
+		Header: header, Host: ev.RequestContext.DomainName, RemoteAddr: ev.RequestContext.HTTP.SourceIP,
+		Body: io.NopCloser(body), ContentLength: length,
+	}
+	return r.WithContext(ctx)
+}
+
+// stream is an http.ResponseWriter whose body is read as it is written.
+type stream struct {
+	header   http.Header
+	body     *io.PipeWriter
+	bodiless bool // the answer to a HEAD
+	once     sync.Once
+	ready    chan struct{} // closed when the next two are fixed
+	status   int
+	sent     map[string]string
+}
+
+// Header is what WriteHeader will send.
+func (s *stream) Header() http.Header { return s.header }
+
+// WriteHeader fixes status and headers, once.
+func (s *stream) WriteHeader(status int) {
+	if status < 200 {
+		return
+	}
+	s.once.Do(func() {
+		s.status, s.sent = status, map[string]string{}
+		for name, values := range s.header {
+			if name != "Content-Length" { // the function URL cuts the body into chunks of its own
+				s.sent[name] = strings.Join(values, ", ")
+			}
+		}
+		close(s.ready)
+	})
+}
+
+// Write waits until b was read; a 200 where no status was written. It fails when the
+// reader has gone.
+func (s *stream) Write(b []byte) (int, error) {
+	s.WriteHeader(http.StatusOK)
+	if s.bodiless || len(b) == 0 {
+		return len(b), nil
+	}
+	return s.body.Write(b)
+}
+
+// Flush does nothing: there is no buffer.
+func (s *stream) Flush() { s.WriteHeader(http.StatusOK) }

@@ -1,0 +1,212 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"holdfast/internal/access"
+	"holdfast/internal/batch"
+	"holdfast/internal/config"
+	"holdfast/internal/openai"
+)
+
+// Keys tells who shows a value of the Authorization header, from which address; its
+// errors are those of *access.Cache, which is one.
+type Keys interface {
+	Authenticate(ctx context.Context, header, source string, now time.Time) (access.Caller, error)
+}
+
+// Tenants gives a tenant's record, which may be a minute old; access.ErrNoTenant.
+// *access.TenantCache is one.
+type Tenants interface {
+	Get(ctx context.Context, name string, now time.Time) (access.Tenant, error)
+}
+
+// Batches reads a batch, strongly consistent. batch.ErrNotFound. Every batch.Batches
+// is one.
+type Batches interface {
+	Get(ctx context.Context, tenant, id string) (batch.Batch, error)
+}
+
+// Upstream calls models.
+type Upstream interface {
+	// Open posts body to endpoint ("/v1/…") of the service that has the model ("": one
+	// that names none), with header and what the service needs besides, and returns the
+	// answer as soon as its status is there, whatever that is. The caller closes its
+	// body, and says by ctx how long it may take. batch.ErrModelNotFound,
+	// batch.ErrNoCredential or batch.ErrUnreachable; none holds a URL, a header, a
+	// token or a body.
+	Open(ctx context.Context, model, endpoint string, header http.Header, body []byte) (*http.Response, error)
+}
+
+// Ports is what the gateway stands on; all are required.
+type Ports struct {
+	Keys     Keys
+	Tenants  Tenants
+	Batches  Batches
+	Receipts access.Receipts
+	Upstream Upstream
+}
+
+// Options adjust a Gateway. The zero value works.
+type Options struct {
+	Log *slog.Logger     // discarded by default
+	Now func() time.Time // time.Now by default
+}
+
+// Gateway is the handler. Safe for concurrent use.
+type Gateway struct {
+	ports    Ports
+	settings config.Settings
+	views    *views
+	rates    access.Rates
+	log      *slog.Logger
+	now      func() time.Time
+}
+
+var _ http.Handler = (*Gateway)(nil)
+
+// New returns a gateway with the endpoints, bounds and times of s.
+func New(p Ports, s config.Settings, opts *Options) *Gateway {
+	g := &Gateway{ports: p, settings: s, log: slog.New(slog.DiscardHandler), now: time.Now}
+	if opts != nil && opts.Log != nil {
+		g.log = opts.Log
+	}
+	if opts != nil && opts.Now != nil {
+		g.now = opts.Now
+	}
+	g.views = newViews(p.Batches, s.Drain, g.now)
+	return g
+}
+
+const modelsPath = "/v1/models"
+
+// requestIDKey is how a door in front of the gateway names its own id.
+type requestIDKey struct{}
+
+// WithRequestID makes id the x-request-id of requests with this context, so that the
+// door's log and ours can be joined. Without it one is made up; a client's is no
+// one's.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+// ServeHTTP answers one request, and logs one line. An answer that broke off after
+// its status was sent ends with a panic of http.ErrAbortHandler, which a server takes
+// to cut the connection: a torn reply must not look like a whole one.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, _ := r.Context().Value(requestIDKey{}).(string)
+	if id == "" {
+		id = "req_" + strings.ToLower(rand.Text())
+	}
+	h := w.Header()
+	h.Set("X-Request-Id", id)
+	h.Set("Cache-Control", "no-store")
+	x := &exchange{ResponseWriter: w, id: id, began: g.now()}
+	x.err = g.serve(x, r)
+	torn := x.err != nil && x.status != 0
+	if x.err != nil {
+		e := answer(x.err)
+		x.err = e
+		if !torn {
+			if e.Status == http.StatusUnauthorized {
+				h.Set("WWW-Authenticate", "Bearer")
+			}
+			openai.WriteError(x, e)
+		}
+	}
+	g.report(r, x)
+	if torn {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// serve finds the route, and lets do who may.
+func (g *Gateway) serve(x *exchange, r *http.Request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(p)
+		}
+	}()
+	method, allow := http.MethodPost, []string{http.MethodOptions, http.MethodPost}
+	scope, do := access.Submit, g.call
+	switch path := r.URL.Path; {
+	case path == modelsPath:
+		method, allow = http.MethodGet, []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+		scope, do = access.Read, g.models
+	case !slices.Contains(g.settings.Endpoints, path):
+		return openai.UnknownURL(r.Method, path)
+	}
+	x.route = r.URL.Path
+	switch {
+	case r.Method == http.MethodOptions:
+		x.Header().Set("Allow", strings.Join(allow, ", "))
+		x.WriteHeader(http.StatusNoContent)
+		return nil
+	case r.Method != method && (r.Method != http.MethodHead || method != http.MethodGet):
+		return openai.MethodNotAllowed(r.Method, allow...)
+	}
+	// With two headers, a door could have checked one and we the other.
+	var header string
+	if values := r.Header.Values("Authorization"); len(values) == 1 {
+		header = values[0]
+	}
+	// The address is the door's own view. What a header says of it anybody can write.
+	caller, err := g.ports.Keys.Authenticate(r.Context(), header, r.RemoteAddr, x.began)
+	if err != nil {
+		return err
+	}
+	x.who = access.Identity{Tenant: caller.Tenant, OnBehalfOf: caller.Principal, Key: caller.Key, Line: access.NoLine}
+	q := &request{Request: r, caller: caller, asserted: assertedBy(r.Header)}
+	if q.who, err = access.Decide(r.Context(), caller, q.asserted, g.views.runs(false, &q.seen)); err != nil {
+		return err
+	}
+	x.who = q.who
+	if q.who.Replay { // whom the calls from here on are for, to whoever counts them
+		q.Request = r.WithContext(batch.WithSubject(r.Context(), q.who.Tenant, q.who.Batch))
+	} else {
+		if err := caller.Require(scope); err != nil {
+			return err
+		}
+	}
+	if err := g.pace(q.Context(), q.who.Tenant, x.began); err != nil {
+		return err
+	}
+	return do(x, q)
+}
+
+// request is one request of somebody who may make it.
+type request struct {
+	*http.Request
+	caller   access.Caller
+	asserted access.Asserted
+	who      access.Identity
+	seen     time.Time // when the look at the batch of a replay began
+}
+
+// pace holds the tenant that a request counts as to its requests a minute.
+func (g *Gateway) pace(ctx context.Context, tenant string, now time.Time) error {
+	t, err := g.ports.Tenants.Get(ctx, tenant, now)
+	if err != nil && !errors.Is(err, access.ErrNoTenant) {
+		return err
+	}
+	if wait := g.rates.Take(tenant, t.Limits.RequestsPerMinute, now); wait > 0 {
+		return openai.RateLimited(wait)
+	}
+	return nil
+}
+
+// models answers with the models that the installation names, as the API does.
+func (g *Gateway) models(x *exchange, _ *request) error {
+	models := make([]openai.Model, len(g.settings.Models))
+	for i, id := range g.settings.Models {
+		models[i] = openai.Model{ID: id, OwnedBy: "upstream"}
+	}
+	return openai.WriteJSON(x, http.StatusOK, openai.Models{Data: models})
+}
