@@ -17,8 +17,11 @@ help: ## list the targets
 	@echo '  BATCH_MODEL                          model the demo asks for, with UPSTREAM_URL'
 	@echo '  LOAD_BATCHES, LOAD_LINES, LOAD_PARTS, LOAD_PART_LINES   how much make load sends (10, 10000, 3000, 10)'
 	@echo '  KILLS, CHAOS_LINES, CHAOS_SEED       workers that make chaos kills, lines of its batches, its choices (20, 5000, random)'
+	@echo '  CHAOS_ONLY=doors                     make chaos without the batches: only what befalls those who start them'
 	@echo '  ALARM_EMAIL                          an address that alarms are sent to (deploy)'
 	@echo '  DOORS                                off: no batches from S3 and messages, $$0.26 a month less (deploy)'
+	@echo '  GATEWAY                              off: no gateway; a number: so many of its requests at once (deploy)'
+	@echo '  VPC, SUBNETS, ROUTE_TABLES, ENDPOINTS   the VPC of who calls upstreams: docs/operations.md (deploy)'
 	@echo '  V=1                                  show what every stage says'
 
 doctor: ## name what this machine lacks and how to get it

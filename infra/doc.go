@@ -14,13 +14,17 @@
 //     architecture, arm64 (default) or amd64; removal, retain (default) or
 //     destroy, which lets the table and the buckets go with the stack; alarmEmail,
 //     an address that alarms are sent to (default none); doors, on (default) or off,
-//     which leaves out what starts batches from objects and messages.
+//     which leaves out what starts batches from objects and messages; gateway, on
+//     (default), off, or a number, how many of its requests there may be at once;
+//     vpc, new or the id of one, and for that one subnets, routeTables and endpoints:
+//     where the functions are that call upstreams (network_options.go; an example is
+//     in docs/operations.md).
 //
 // All faults of all of them are reported at once and nothing is synthesized.
 //
 // Files are named for what they hold: storage.go (buckets, table), queue.go,
 // functions.go, permissions.go (what each role may do), statemachine.go (the
 // whole state machine), reap.go (its rules), api.go, ingest.go (the doors beside
-// HTTP), alarms.go, nag.go (the findings of cdk-nag that stay, each with its
+// HTTP), gateway.go, network.go (the VPC and its endpoints), alarms.go, nag.go (the findings of cdk-nag that stay, each with its
 // reason). Nothing outside this folder imports CDK.
 package main

@@ -43,9 +43,11 @@ func newIngest(stack awscdk.Stack, s storage, opts options) *ingest {
 		// Lambda refuses an event source whose visibility is below the function's
 		// timeout. What can succeed later the function itself hides for longer.
 		VisibilityTimeout: seconds(opts.settings.IngestTimeout()),
-		RetentionPeriod:   seconds(14 * day),
-		Encryption:        awssqs.QueueEncryption_SQS_MANAGED,
-		EnforceSSL:        jsii.Bool(true),
+		// Shorter than that of the dead letters, which count a message's age from when it
+		// was first sent: whoever looks has a week at least.
+		RetentionPeriod: seconds(config.IngestRetention),
+		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,
+		EnforceSSL:      jsii.Bool(true),
 		DeadLetterQueue: &awssqs.DeadLetterQueue{
 			Queue:           dead,
 			MaxReceiveCount: jsii.Number(float64(opts.settings.IngestReceives)),

@@ -50,7 +50,7 @@ func TestIngestQueue(t *testing.T) {
 	}
 	same(t, "receives", redrive["maxReceiveCount"], 200)
 	delete(queue, "RedrivePolicy")
-	same(t, "queue", queue, object{"MessageRetentionPeriod": 1_209_600, "SqsManagedSseEnabled": true, "VisibilityTimeout": 60})
+	same(t, "queue", queue, object{"MessageRetentionPeriod": 604_800, "SqsManagedSseEnabled": true, "VisibilityTimeout": 60})
 	same(t, "dead letters", account.only(t, "AWS::SQS::Queue", "IngestDeadLetters").Properties,
 		object{"MessageRetentionPeriod": 1_209_600, "SqsManagedSseEnabled": true})
 	same(t, "receives, when set", local.only(t, "AWS::SQS::Queue", "IngestQueue").Properties["RedrivePolicy"].(object)["maxReceiveCount"], 20)

@@ -23,7 +23,7 @@ func TestRefusesBadConfiguration(t *testing.T) {
 		"HOLDFAST_TEST_RUN_APP=1", "CDK_OUTDIR="+out, `CDK_CONTEXT_JSON={"architecture":"mips","removal":"later","functions":"/nowhere","alarmEmail":"me","doors":"ajar","gateway":"0","vpc":"10.0.0.0/16","subnets":"a"}`,
 		"HOLDFAST_LEASE=10s", "HOLDFAST_HEARTBEAT=5s", "HOLDFAST_WINDOWS=never",
 		"HOLDFAST_UPSTREAM_URL=", "HOLDFAST_UPSTREAM_KEY=sk-hidden", "HOLDFAST_UPSTREAM_SECRET=", "AWS_ENDPOINT_URL=",
-		"HOLDFAST_SUBMIT_TIMEOUT=3m", "HOLDFAST_JOBS_URL=https://jobs.example.com", "HOLDFAST_JOBS_KEY=sk-hidden", "HOLDFAST_JOBS_SECRET=",
+		"HOLDFAST_SUBMIT_TIMEOUT=45s", "HOLDFAST_CLAIM_STALE=50s", "HOLDFAST_JOBS_URL=https://jobs.example.com", "HOLDFAST_JOBS_KEY=sk-hidden", "HOLDFAST_JOBS_SECRET=",
 	)
 	text, err := command.CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -32,7 +32,7 @@ func TestRefusesBadConfiguration(t *testing.T) {
 	}
 	for _, fault := range []string{
 		"the lease must be at least 4 heartbeats", "HOLDFAST_WINDOWS=never", "HOLDFAST_UPSTREAM_URL is missing", "HOLDFAST_UPSTREAM_KEY", "HOLDFAST_JOBS_KEY is for a local AWS",
-		"a claim must turn stale later", "doors=ajar", "gateway=0", "vpc=10.0.0.0/16", "subnets=a",
+		"a claim must turn stale", "doors=ajar", "gateway=0", "vpc=10.0.0.0/16", "subnets=a",
 		"architecture=mips", "removal=later", "alarmEmail=me", "/nowhere/api/bootstrap", "/nowhere/work/bootstrap",
 	} {
 		if !strings.Contains(string(text), fault) {

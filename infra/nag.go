@@ -21,12 +21,12 @@ func suppressions(stack awscdk.Stack, s storage, machine awsstepfunctions.StateM
 	const (
 		accessLogs = "S3's access logs need a third bucket that holds every tenant's keys and outlives both. " +
 			"Who fetched what is in the API's access log and in the receipts; an account that wants S3's own view has CloudTrail's data events."
-		inputFiles        = "One object for each uploaded file, named when it is uploaded. Other keys of the bucket stay out of reach."
-		chunks            = "Keys begin with the tenant: <tenant>/parts/. Result files of the same tenants stay out of reach."
-		plans             = "Keys begin with the tenant: <tenant>/plan/. Chunks and result files of the same tenants stay out of reach."
-		taskToken         = "SendTaskSuccess only. As for work: the unguessable task token is the capability."
-		results           = "Keys begin with the tenant: <tenant>/out/. Chunks of the same tenants stay out of reach."
-		drops = "Keys are for whoever puts the objects to choose, below in/<tenant>/. Other keys of the bucket stay out of reach."
+		inputFiles = "One object for each uploaded file, named when it is uploaded. Other keys of the bucket stay out of reach."
+		chunks     = "Keys begin with the tenant: <tenant>/parts/. Result files of the same tenants stay out of reach."
+		plans      = "Keys begin with the tenant: <tenant>/plan/. Chunks and result files of the same tenants stay out of reach."
+		taskToken  = "SendTaskSuccess only. As for work: the unguessable task token is the capability."
+		results    = "Keys begin with the tenant: <tenant>/out/. Chunks of the same tenants stay out of reach."
+		drops      = "Keys are for whoever puts the objects to choose, below in/<tenant>/. Other keys of the bucket stay out of reach."
 	)
 	const networkInterfaces = "Lambda makes and removes them with the function's role, and they have no ids before; " +
 		"a statement beside it denies these actions to the function's own code."

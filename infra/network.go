@@ -87,7 +87,7 @@ func newVPC(stack awscdk.Stack) awsec2.Vpc {
 		Retention:     awslogs.RetentionDays_ONE_MONTH,
 		RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
-	role.AddToPolicy(allow("logs:CreateLogStream", "logs:PutLogEvents").on(logs.LogGroupArn()))
+	role.AddToPolicy(allow("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams").on(logs.LogGroupArn()))
 	awsec2.NewCfnFlowLog(stack, jsii.String("Flows"), &awsec2.CfnFlowLogProps{
 		ResourceId: vpc.VpcId(), ResourceType: jsii.String("VPC"), TrafficType: jsii.String("REJECT"),
 		LogDestinationType: jsii.String("cloud-watch-logs"), LogGroupName: logs.LogGroupName(), DeliverLogsPermissionArn: role.RoleArn(),

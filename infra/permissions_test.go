@@ -246,7 +246,8 @@ func TestInvokePermissions(t *testing.T) {
 	}
 	slices.Sort(got)
 	same(t, "permissions", got, []string{
-		"* calls ${Gateway.Arn} from ",
+		"* calls ${Gateway.Arn} from null", // see TestGatewayURL
+		"* calls ${Gateway.Arn} from null",
 		"apigateway.amazonaws.com calls ${Api.Arn} from arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${HttpApi}/*/*",
 		"events.amazonaws.com calls ${Reap.Arn} from ${ReapFallen.Arn}",
 		"events.amazonaws.com calls ${Reap.Arn} from ${ReapTick.Arn}",

@@ -61,24 +61,24 @@ func newInputs(stack awscdk.Stack, opts options, removal awscdk.RemovalPolicy) a
 			Id:         jsii.String("expire-files"),
 			Prefix:     jsii.String("files/"),
 			Expiration: days(kept(opts) + opts.settings.UploadExpiry + uploadGrace),
+			// A batch may go on reading what was deleted, until its workflow ends.
+			NoncurrentVersionExpiration: days(replacedKept(opts)),
 		},
 		{
-			// What was put there to start a batch lives as long as its file's record.
-			Id:         jsii.String("expire-dropped"),
-			Prefix:     jsii.String(dropped),
-			Expiration: days(kept(opts)),
+			// What was put there to start a batch lives as long as its file's record, which
+			// doesn't hear of it when somebody puts another version in its place.
+			Id:                          jsii.String("expire-dropped"),
+			Prefix:                      jsii.String(dropped),
+			Expiration:                  days(kept(opts)),
+			NoncurrentVersionExpiration: days(max(kept(opts), replacedKept(opts))),
 		},
 		{
 			// Parts of uploads: gone when their upload is completed or cancelled; these are
 			// of those that nobody did either with, and of what a crash left.
-			Id:         jsii.String("expire-parts"),
-			Prefix:     jsii.String("uploads/"),
-			Expiration: days(opts.settings.UploadExpiry + day),
-		},
-		{
-			// A batch may go on reading what was overwritten, until its workflow ends.
-			Id:                          jsii.String("expire-replaced"),
-			NoncurrentVersionExpiration: days(max(opts.settings.WaitTimeout+day, markerDays*day)),
+			Id:                          jsii.String("expire-parts"),
+			Prefix:                      jsii.String("uploads/"),
+			Expiration:                  days(opts.settings.UploadExpiry + day),
+			NoncurrentVersionExpiration: days(replacedKept(opts)),
 		},
 		{
 			// Of its own: S3 takes this beside no expiration in the same rule.
@@ -119,6 +119,12 @@ func newResults(stack awscdk.Stack, opts options, removal awscdk.RemovalPolicy) 
 // kept is the longest that a file's record can promise: no object may vanish
 // before it. Which of them expires earlier is the record's to say.
 func kept(opts options) time.Duration { return max(opts.settings.FileExpiry, askedDays*day) }
+
+// replacedKept is how long an input stays readable that was deleted or overwritten. Of
+// rules that overlap S3 takes the shorter, so each prefix has its own.
+func replacedKept(opts options) time.Duration {
+	return max(opts.settings.WaitTimeout+day, markerDays*day)
+}
 
 // planKept is how long the lists of wide batches' parts stay: a Distributed Map
 // reads on in its own while there are parts to begin, for as long as an execution

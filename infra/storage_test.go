@@ -40,10 +40,10 @@ func TestLifecycle(t *testing.T) {
 			"TagFilters": []any{object{"Key": "keep", "Value": kind}}}
 	}
 	same(t, "inputs", rules(account, "Inputs"), []any{
-		object{"ExpirationInDays": 32, "Id": "expire-files", "Prefix": "files/", "Status": "Enabled"},
-		object{"ExpirationInDays": 30, "Id": "expire-dropped", "Prefix": "in/", "Status": "Enabled"},
-		object{"ExpirationInDays": 2, "Id": "expire-parts", "Prefix": "uploads/", "Status": "Enabled"},
-		object{"Id": "expire-replaced", "NoncurrentVersionExpiration": object{"NoncurrentDays": 7}, "Status": "Enabled"},
+		object{"ExpirationInDays": 32, "Id": "expire-files", "NoncurrentVersionExpiration": object{"NoncurrentDays": 7}, "Prefix": "files/", "Status": "Enabled"},
+		// Overwritten the moment after it was put, it still lives as long as its record says.
+		object{"ExpirationInDays": 30, "Id": "expire-dropped", "NoncurrentVersionExpiration": object{"NoncurrentDays": 30}, "Prefix": "in/", "Status": "Enabled"},
+		object{"ExpirationInDays": 2, "Id": "expire-parts", "NoncurrentVersionExpiration": object{"NoncurrentDays": 7}, "Prefix": "uploads/", "Status": "Enabled"},
 		object{"ExpiredObjectDeleteMarker": true, "Id": "remove-delete-markers", "Status": "Enabled"},
 		abort,
 	})

@@ -25,7 +25,8 @@ printf 'upstream   %s\naccount    %s\nregion     %s\n' "${HOLDFAST_UPSTREAM_URL:
   "${AWS_REGION:-${AWS_DEFAULT_REGION:-that of your profile}}"
 "${cdk[@]}" deploy Holdfast --app "$build_dir/infra" --output "$root/.local/cdk.out" --outputs-file "$outputs" \
   --context functions="$build_dir/arm64" --context architecture=arm64 \
-  ${ALARM_EMAIL:+--context "alarmEmail=$ALARM_EMAIL"} ${DOORS:+--context "doors=$DOORS"} || die "
+  ${ALARM_EMAIL:+--context "alarmEmail=$ALARM_EMAIL"} ${DOORS:+--context "doors=$DOORS"} ${GATEWAY:+--context "gateway=$GATEWAY"} \
+  ${VPC:+--context "vpc=$VPC"} ${SUBNETS:+--context "subnets=$SUBNETS"} ${ROUTE_TABLES:+--context "routeTables=$ROUTE_TABLES"} ${ENDPOINTS:+--context "endpoints=$ENDPOINTS"} || die "
 The deploy failed. If the account was never used with CDK in this region:
   $tools_dir/node_modules/.bin/cdk bootstrap aws://ACCOUNT/REGION"
 

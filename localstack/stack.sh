@@ -9,7 +9,7 @@ cdk() {
   local_aws
   # Resource names of a stack whose environment file this shell may have loaded are not settings of the one deployed here.
   unset HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN \
-    HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION HOLDFAST_INGEST_QUEUE_URL HOLDFAST_INGEST_DEAD_LETTERS_URL HOLDFAST_INGEST_FUNCTION
+    HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION HOLDFAST_INGEST_QUEUE_URL HOLDFAST_INGEST_DEAD_LETTERS_URL HOLDFAST_INGEST_FUNCTION HOLDFAST_GATEWAY_URL
   CDK_DISABLE_CLI_TELEMETRY=true CDK_DISABLE_VERSION_CHECK=1 "$tools_dir/node_modules/.bin/cdk" --no-notices --no-version-reporting "$@"
 }
 
@@ -29,7 +29,7 @@ wanted() {
     find "$folder" -type f | LC_ALL=C sort | while IFS= read -r file; do digest "$file"; done
     digest "$build_dir/infra" cdk.json
     env | LC_ALL=C sort | grep -E '^HOLDFAST_' |
-      grep -vE '^HOLDFAST_(LOCAL|PORT|MODEL_PORT|FRONT_PORT|NODE_MODULES|URL|API_KEY|TABLE|INPUTS_BUCKET|RESULTS_BUCKET|WORK_QUEUE_URL|STATE_MACHINE_ARN|DEAD_LETTERS_URL|REAP_FUNCTION|INGEST_QUEUE_URL|INGEST_DEAD_LETTERS_URL|INGEST_FUNCTION)=' || true
+      grep -vE '^HOLDFAST_(LOCAL|PORT|MODEL_PORT|FRONT_PORT|NODE_MODULES|URL|API_KEY|TABLE|INPUTS_BUCKET|RESULTS_BUCKET|WORK_QUEUE_URL|STATE_MACHINE_ARN|DEAD_LETTERS_URL|REAP_FUNCTION|INGEST_QUEUE_URL|INGEST_DEAD_LETTERS_URL|INGEST_FUNCTION|GATEWAY_URL)=' || true
   } | openssl dgst -sha256 -r | cut -c1-64
 }
 
@@ -55,7 +55,7 @@ quoted() { printf "'%s'" "$(printf %s "$1" | sed "s/'/'\\\\''/g")"; }
 # shellcheck disable=SC2034 # named again, all together, in the loop
 environment() {
   local_aws
-  local api name
+  local api gateway name
   api=$(output ApiUrl)
   api=${api#*://}
   HOLDFAST_URL="$AWS_ENDPOINT_URL/_aws/execute-api/${api%%.*}/\$default"
@@ -70,6 +70,9 @@ environment() {
   HOLDFAST_INGEST_QUEUE_URL=$(output IngestQueueUrl)
   HOLDFAST_INGEST_DEAD_LETTERS_URL=$(output IngestDeadLettersUrl)
   HOLDFAST_INGEST_FUNCTION=$(output IngestFunctionName)
+  gateway=$(output GatewayUrl) # its host is one that nobody resolves
+  gateway=${gateway#*://}
+  HOLDFAST_GATEWAY_URL="$AWS_ENDPOINT_URL/_aws/lambda-url/${gateway%%.*}"
   HOLDFAST_API_KEY=''
   if [ -s "$stack_dir/key.json" ]; then
     HOLDFAST_API_KEY=$(python -c 'import json, sys; key = json.load(open(sys.argv[1])); print(key["secret"])' "$stack_dir/key.json")
@@ -82,7 +85,7 @@ environment() {
       for name in HOLDFAST_URL HOLDFAST_API_KEY MODEL_URL AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_REGION AWS_DEFAULT_REGION \
         AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY SSL_CERT_FILE NODE_EXTRA_CA_CERTS AWS_CA_BUNDLE HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET \
         HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION \
-        HOLDFAST_INGEST_QUEUE_URL HOLDFAST_INGEST_DEAD_LETTERS_URL HOLDFAST_INGEST_FUNCTION; do
+        HOLDFAST_INGEST_QUEUE_URL HOLDFAST_INGEST_DEAD_LETTERS_URL HOLDFAST_INGEST_FUNCTION HOLDFAST_GATEWAY_URL; do
         printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
       done
     } >"$local_dir/env.new"

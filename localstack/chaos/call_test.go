@@ -136,7 +136,7 @@ func TestCallsOfTheBridge(t *testing.T) {
 			_, err := table.Bridge.Steal(ctx, key, 1, now, lease.NewToken(), now, now)
 			return err
 		}},
-		{"confirm", other, func(ctx context.Context) error { return table.Bridge.Confirm(ctx, key, row.Token, "job") }},
+		{"confirm", other, func(ctx context.Context) error { return table.Bridge.Confirm(ctx, key, row.Token, "job", time.Now()) }},
 		{"release", other, func(ctx context.Context) error { return table.Bridge.Release(ctx, key, row.Token) }},
 		{"send", other, func(ctx context.Context) error {
 			return table.Sends.Record(ctx, bridge.Send{Tenant: "acme#1", Hash: "h", ID: "i", At: now, ExpiresAt: now}, 0)

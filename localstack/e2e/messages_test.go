@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"holdfast/internal/aws/dynamo"
 	"holdfast/internal/bridge"
 	"holdfast/internal/openai"
 )
@@ -163,6 +165,16 @@ func TestOneRequestByThreeDoors(t *testing.T) {
 			}
 		}
 	}()
+	// Before the object has become a file, a create over HTTP is refused, and a message
+	// that meets its claim in that moment comes back only when that would be stale.
+	table := dynamo.Open(awsConfig(t), env(t, "HOLDFAST_TABLE"))
+	poll(t, 30*time.Second, func() bool {
+		_, err := table.Bridge.Row(t.Context(), c.tenant, bridge.Key{Tenant: c.tenant, CorrelationID: key}.Name())
+		if err != nil && !errors.Is(err, bridge.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}, func() string { return "nobody claims it" })
 	var got openai.Batch
 	told := map[int]int{}
 	poll(t, 30*time.Second, func() bool {

@@ -19,7 +19,7 @@ import (
 // refusal waits for what the S3 door says of an object that starts nothing.
 func (c *client) refusal(t *testing.T, o bridge.Object) (said door.Refusal) {
 	t.Helper()
-	bucket, key := env(t, "HOLDFAST_RESULTS_BUCKET"), door.ErrorKey(c.tenant, o.Key)
+	bucket, key := env(t, "HOLDFAST_RESULTS_BUCKET"), door.ErrorKey(c.tenant, o)
 	poll(t, 30*time.Second, func() bool {
 		out, err := s3client(t).GetObject(t.Context(), &s3.GetObjectInput{Bucket: &bucket, Key: &key})
 		if _, missing := errors.AsType[*types.NoSuchKey](err); missing {
