@@ -29,6 +29,11 @@ func main() {
 	function.Run(wire, func(h handler) any { return h.handle })
 }
 
+// longestSubmit ends a submit here, whatever HOLDFAST_SUBMIT_TIMEOUT says: an HTTP
+// request has 29 s, and waiting for somebody else's claim and giving back one's own are
+// to fit in as well. What takes longer is the reaper's.
+const longestSubmit = 20 * time.Second
+
 // wire reads the environment, every fault of which it reports, and makes no
 // call.
 func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (handler, error) {
@@ -54,8 +59,9 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	jobs := batches.New(creator, table.Batches, table.Files, settings.FileExpiry)
 	counts := metrics.New("api", os.Stdout, nil)
 	claims, err := bridge.New(table.Bridge, bridge.Services{"": jobs}, &bridge.Options{
-		ClaimStale: settings.ClaimStale, SubmitTimeout: settings.SubmitTimeout,
-		Stolen: func() { counts.Observer().Add(batch.MetricClaimSteals, 1) }, Log: log,
+		ClaimStale: settings.ClaimStale, SubmitTimeout: min(settings.SubmitTimeout, longestSubmit),
+		Stolen:  func() { counts.Observer().Add(batch.MetricClaimSteals, 1) },
+		Retaken: func() { counts.Observer().Add(batch.MetricClaimRetries, 1) }, Log: log,
 	})
 	if err != nil {
 		return handler{}, err

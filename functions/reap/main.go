@@ -62,6 +62,7 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		ClaimStale:    settings.ClaimStale,
 		SubmitTimeout: settings.SubmitTimeout,
 		Stolen:        func() { counts.Observer().Add(batch.MetricClaimSteals, 1) },
+		Retaken:       func() { counts.Observer().Add(batch.MetricClaimRetries, 1) },
 		Log:           log,
 	})
 	if err != nil {

@@ -24,6 +24,12 @@ var (
 	// ErrChanged: the object is no longer the one that was pinned, or the store
 	// could not prove that it answered with the bytes asked for.
 	ErrChanged = errors.New("object changed since it was named")
+	// ErrArchived: the object is there, but lies in an archive, and nobody reads it
+	// before somebody has it restored.
+	ErrArchived = errors.New("object is archived")
+	// ErrCustomerKey: the object is there, but encrypted with a key that came with it
+	// and has to come with every request (SSE-C).
+	ErrCustomerKey = errors.New("object is encrypted with its owner's own key")
 	// ErrStatus: the batch is not in a status that this transition leaves. The
 	// transition may have been made by somebody else; read again.
 	ErrStatus = errors.New("batch is not in a status that allows this")

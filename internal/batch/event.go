@@ -94,8 +94,8 @@ func DeathOf(dead Part) Event {
 	}
 }
 
-// RefusalOf tells that no batch came to be under this id, and why. A request that is
-// refused again is told again.
+// RefusalOf tells that a request under this id started nothing, and why. A request that
+// is refused again is told again.
 func RefusalOf(tenant, id string, why error, at time.Time) Event {
 	return Event{Tenant: tenant, Batch: id, Part: NoPart, At: at, Kind: EventRefused, Reason: reason(why)}
 }

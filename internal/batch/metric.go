@@ -22,6 +22,7 @@ const (
 	MetricBatchAge     Metric = "BatchAge"       // seconds that a batch took from creation to its end; to be averaged
 	MetricBatches      Metric = "Batches"        // batches that came to their end
 	MetricClaimSteals  Metric = "ClaimSteals"    // stale claims of a bridge, taken over by a delivery or the reaper
+	MetricClaimRetries Metric = "ClaimRetries"   // claims that were given back for trouble, and taken up again
 	MetricRefused      Metric = "Refused"        // objects and messages that start nothing, for a reason of their own
 )
 

@@ -22,27 +22,34 @@ type Options struct {
 	// ClaimStale is the age at which a reservation may be stolen; 0 is
 	// DefaultClaimStale, and MinClaimStale the least.
 	ClaimStale time.Duration
-	// SubmitTimeout ends one submit. It must be shorter than ClaimStale, or live
-	// owners would be robbed as a rule; 0 is 20 s.
+	// SubmitTimeout ends one submit, counted from the instant that its claim is dated.
+	// ClaimStale must be [Room] longer, or live owners would be robbed as a rule; 0 is
+	// 20 s.
 	SubmitTimeout time.Duration
 	// Wait is how long Submit waits for somebody else's claim before it says that
 	// it is held; 0 is 3 s, less than 0 not at all.
 	Wait time.Duration
-	// Stolen is told of each stale reservation that was stolen. It must not block.
-	Stolen func()
-	Log    *slog.Logger // discarded by default
+	// Stolen is told of each reservation that was stolen from an owner that went
+	// without a word, Retaken of each that its owner had given back, for trouble. They
+	// must not block.
+	Stolen, Retaken func()
+	Log             *slog.Logger // discarded by default
 }
 
 // Bridge submits each correlation id once. Safe for concurrent use.
 type Bridge struct {
 	store     Store
 	submitter Submitter
+	serves    func(service string) bool
 	o         Options
 }
 
 // New returns a Bridge, or an error where its times contradict each other.
 func New(store Store, submitter Submitter, o *Options) (*Bridge, error) {
-	b := &Bridge{store: store, submitter: submitter}
+	b := &Bridge{store: store, submitter: submitter, serves: func(string) bool { return true }}
+	if s, ok := submitter.(interface{ Serves(service string) bool }); ok {
+		b.serves = s.Serves
+	}
 	if o != nil {
 		b.o = *o
 	}
@@ -54,8 +61,10 @@ func New(store Store, submitter Submitter, o *Options) (*Bridge, error) {
 	or(&b.o.ClaimStale, DefaultClaimStale)
 	or(&b.o.SubmitTimeout, 20*time.Second)
 	or(&b.o.Wait, 3*time.Second)
-	if b.o.Stolen == nil {
-		b.o.Stolen = func() {}
+	for _, told := range []*func(){&b.o.Stolen, &b.o.Retaken} {
+		if *told == nil {
+			*told = func() {}
+		}
 	}
 	if b.o.Log == nil {
 		b.o.Log = slog.New(slog.DiscardHandler)
@@ -63,27 +72,38 @@ func New(store Store, submitter Submitter, o *Options) (*Bridge, error) {
 	switch {
 	case b.o.ClaimStale < MinClaimStale:
 		return nil, fmt.Errorf("bridge: a claim must not turn stale before %s, as it would after %s", MinClaimStale, b.o.ClaimStale)
-	case b.o.SubmitTimeout <= 0 || b.o.SubmitTimeout >= b.o.ClaimStale:
-		return nil, fmt.Errorf("bridge: a submit may take %s, which must be below the %s after which its claim is stolen", b.o.SubmitTimeout, b.o.ClaimStale)
+	case b.o.SubmitTimeout <= 0 || b.o.SubmitTimeout+Room > b.o.ClaimStale:
+		return nil, fmt.Errorf("bridge: a submit may take %s, which must be %s below the %s after which its claim is stolen", b.o.SubmitTimeout, Room, b.o.ClaimStale)
 	}
 	return b, nil
 }
 
-// settleTime bounds the write after a submit. It doesn't end with the caller's
-// context: a client that hangs up would leave its key reserved for nothing.
-const settleTime = 5 * time.Second
+const (
+	// settleTime bounds the write after a submit. It doesn't end with the caller's
+	// context: a client that hangs up would leave its key reserved for nothing.
+	settleTime = 5 * time.Second
+	// Room is what a claim's life has beyond a submit's: that write, and 5 s by which
+	// two clocks may differ.
+	Room = settleTime + 5*time.Second
+	// findTime bounds a look for a job under somebody else's claim.
+	findTime = 5 * time.Second
+	// givenBack is how long a claim that was given back rests before anybody takes it
+	// up: what was under way when its submit ended has landed by then or never will.
+	givenBack = 10 * time.Second
+)
 
 // Submit has r's job started once, and returns its name: the first time and every
 // time after. now is the time of the call; what waiting adds to it is counted in.
 //
-//   - ErrConflict: the id stands for another request, also where that one's owner
-//     died before its job was there: an id is one request's, for good.
+//   - ErrConflict, as a *ConflictError: the id stands for another request, also where
+//     that one's owner died before its job was there: an id is one request's, for good.
 //   - ErrRefused: nothing runs, the id is free again; the cause is wrapped. With
 //     ErrLater beside it the same may be taken later.
 //   - *HeldError: somebody else's claim, which stayed fresh and unconfirmed for as
-//     long as Options.Wait, and no job that could be found.
-//   - Anything else: the fate is unknown and the claim stays. The same call later
-//     goes on from there.
+//     long as Options.Wait, and no job that could be found; or a claim of a service
+//     that isn't served here.
+//   - Anything else: the fate is unknown and the claim stays, given back where that was
+//     possible. The same call goes on from there, after some 10 s, else once it is stale.
 func (b *Bridge) Submit(ctx context.Context, r Request, now time.Time) (string, error) {
 	if err := r.check(); err != nil {
 		return "", err
@@ -113,27 +133,28 @@ const (
 	longestPause = 400 * time.Millisecond
 )
 
-// try claims r and submits it, or returns somebody else's fresh reservation.
+// try claims r and submits it, or returns somebody else's reservation.
 func (b *Bridge) try(ctx context.Context, r Request, now time.Time) (job string, held *Row, err error) {
+	dated := time.Now()
 	mine := newRow(r, lease.NewToken(), now, b.o.ClaimStale)
 	err = b.store.Claim(ctx, mine)
 	taken, ok := errors.AsType[*TakenError](err)
 	switch {
 	case err == nil:
-		job, err = b.submit(ctx, mine, false, now)
+		job, err = b.submit(ctx, mine, nil, dated)
 		return job, nil, err
 	case !ok:
 		return "", nil, err
 	}
 	switch found := taken.Row; {
 	case found.Hash != mine.Hash:
-		return "", nil, ErrConflict
+		return "", nil, &ConflictError{Row: found}
 	case found.State == Confirmed:
 		return found.Job, nil, nil
-	case b.fresh(found, now):
+	case b.fresh(found, now), !b.serves(found.Request.Service):
 		return "", &found, nil
 	default:
-		job, err := b.rob(ctx, found, r.Object, false, now)
+		job, err := b.rob(ctx, found, r.Object, nil, now, dated)
 		if errors.Is(err, lease.ErrLost) {
 			return "", &found, nil // to somebody else, or confirmed at last: look again
 		}
@@ -149,8 +170,11 @@ func (b *Bridge) fresh(r Row, now time.Time) bool {
 // rob takes a stale reservation over and submits what it holds. lease.ErrLost when
 // somebody else was faster. o is the input, if the thief knows it as an object: the
 // robbed may have had nothing but its file id, of which no record is there yet, and
-// the thief would be refused in its stead. keep is submit's.
-func (b *Bridge) rob(ctx context.Context, found Row, o *Object, keep bool, now time.Time) (string, error) {
+// the thief would be refused in its stead. h and dated are submit's.
+//
+// Only who can submit it may rob: a thief that can't would keep it from everybody who
+// can until it is stale again.
+func (b *Bridge) rob(ctx context.Context, found Row, o *Object, h *heir, now, dated time.Time) (string, error) {
 	stolen, err := b.store.Steal(ctx, found.Key, found.Ver, now.Add(-b.o.ClaimStale), lease.NewToken(), now.Add(b.o.ClaimStale), now)
 	if err != nil {
 		return "", err
@@ -158,81 +182,47 @@ func (b *Bridge) rob(ctx context.Context, found Row, o *Object, keep bool, now t
 	if stolen.Request.Object == nil {
 		stolen.Request.Object = o
 	}
-	b.o.Stolen()
-	b.o.Log.LogAttrs(ctx, slog.LevelInfo, "stale claim stolen", append(about(stolen),
+	what, told := "stale claim stolen", b.o.Stolen
+	if found.GivenBack {
+		what, told = "claim taken up again", b.o.Retaken
+	}
+	told()
+	b.o.Log.LogAttrs(ctx, slog.LevelInfo, what, append(about(stolen),
 		slog.Duration("age", now.Sub(found.ClaimedAt)), slog.String("robbed", string(found.Token)))...)
-	return b.submit(ctx, stolen, keep, now)
-}
-
-// Resume submits the reservation of this name ([Key.Name]) if it is stale: nobody
-// may come again to ask for it, and the row holds the whole request. id is that of
-// the job, whatever became of the submit; "" without an error: there was nothing to
-// do, or somebody else did it. ErrRefused, with the cause, frees the correlation id as in
-// [Bridge.Submit]; after any other error, and with ErrLater, the claim stays, and turns
-// stale again.
-func (b *Bridge) Resume(ctx context.Context, tenant, name string, now time.Time) (id string, err error) {
-	found, err := b.store.Row(ctx, tenant, name)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("resume: %w", err)
-	case found.State != Reserved || b.fresh(found, now):
-		return "", nil
-	}
-	id = BatchID(found.Tenant, found.CorrelationID)
-	_, err = b.rob(ctx, found, nil, true, now)
-	switch {
-	case errors.Is(err, lease.ErrLost):
-		return "", nil
-	case err != nil:
-		return id, fmt.Errorf("resume %s: %w", id, err)
-	}
-	return id, nil
-}
-
-// submit does what a claim is for. The request is the row's own, which is the
-// caller's in all but its request id. keep is to keep the claim of a request that may
-// be taken later: nobody else may be there to ask for it again.
-func (b *Bridge) submit(ctx context.Context, row Row, keep bool, now time.Time) (string, error) {
-	limited, cancel := context.WithTimeout(ctx, b.o.SubmitTimeout)
-	job, err := b.submitter.Submit(limited, BatchID(row.Tenant, row.CorrelationID), row.Request, now)
-	cancel()
-	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
-	defer cancel()
-	switch {
-	case errors.Is(err, ErrLater) && keep:
-		return "", err
-	case errors.Is(err, ErrRefused):
-		// A row that stays after all turns stale, is submitted again and refused again.
-		b.note(ctx, "claim not released", row, b.store.Release(settled, row.Key, row.Token))
-		return "", err
-	case err != nil:
-		return "", err
-	}
-	// The job is there, whatever comes of this: the next delivery, or the reaper,
-	// finds it by its id.
-	b.note(ctx, "claim not confirmed", row, b.store.Confirm(settled, row.Key, row.Token, job))
-	return job, nil
+	return b.submit(ctx, stolen, h, dated)
 }
 
 // adopt looks past a claim that nobody confirms for the job itself: its owner may
 // have died after starting it.
 func (b *Bridge) adopt(ctx context.Context, held Row, now time.Time) (string, error) {
 	id := BatchID(held.Tenant, held.CorrelationID)
-	job, err := b.submitter.Find(ctx, id, held.Request)
+	limited, cancel := context.WithTimeout(ctx, findTime)
+	job, err := b.submitter.Find(limited, id, held.Request)
+	cancel()
 	switch {
-	case errors.Is(err, ErrNotFound):
-		stale := held.ClaimedAt.Add(b.o.ClaimStale)
-		// As long again as the owner has had already; by then it is done, or dead.
-		after := min(max(now.Sub(held.ClaimedAt), time.Second), longestRetryAfter, max(stale.Sub(now), time.Second))
-		return "", &HeldError{RetryAfter: after, Stale: stale}
-	case err != nil:
+	case err == nil:
+	case errors.Is(err, ErrConflict):
 		return "", fmt.Errorf("look for %s: %w", id, err)
+	case !errors.Is(err, ErrNotFound):
+		// The claim is somebody else's, whatever can't be found out about its job.
+		b.note(ctx, "job not looked for", held, err)
+		fallthrough
+	default:
+		return "", b.heldError(held, now)
 	}
+	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
 	// In the owner's name. Its own confirm, should it live, finds it done.
-	b.note(ctx, "claim not confirmed", held, b.store.Confirm(ctx, held.Key, held.Token, job))
+	b.note(ctx, "claim not confirmed", held, b.store.Confirm(settled, held.Key, held.Token, job, now.Add(Kept)))
 	return job, nil
+}
+
+// heldError says of a reservation when to come again: after as long again as the owner
+// has had already. By then it is done, or dead.
+func (b *Bridge) heldError(held Row, now time.Time) *HeldError {
+	stale := held.ClaimedAt.Add(b.o.ClaimStale)
+	after := min(max(now.Sub(held.ClaimedAt), time.Second), longestRetryAfter, max(stale.Sub(now), time.Second))
+	return &HeldError{RetryAfter: after, Stale: stale, GivenBack: held.GivenBack}
 }
 
 // longestRetryAfter is the longest that official clients heed.

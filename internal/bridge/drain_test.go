@@ -23,6 +23,7 @@ type slot struct {
 	told  []string
 	tell  func(n int) error // of the n-th word, from 1; before it is left
 	words int
+	same  func(r bridge.Request, found bridge.Row) bool // nil: nothing is
 }
 
 var (
@@ -45,6 +46,10 @@ func (s *slot) Open(_ context.Context, l bridge.Letter, _ time.Time) (bridge.Req
 		r.Endpoint = what
 	}
 	return r, nil
+}
+
+func (s *slot) Same(_ bridge.Letter, r bridge.Request, found bridge.Row) bool {
+	return s.same != nil && s.same(r, found)
 }
 
 func (s *slot) Refuse(_ context.Context, l bridge.Letter, r bridge.Request, why error, _ time.Time) error {

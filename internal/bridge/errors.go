@@ -12,7 +12,8 @@ var (
 	// ErrTaken: the correlation id has a row already. It comes as a *TakenError.
 	ErrTaken = errors.New("correlation id is taken")
 	// ErrConflict: the correlation id stands for another request. No delivery of
-	// this one will ever succeed under it.
+	// this one will ever succeed under it. It comes as a *ConflictError where anybody
+	// knows for which.
 	ErrConflict = errors.New("correlation id stands for another request")
 	// ErrRefused: the job was definitely refused. Nothing runs and nothing will;
 	// the cause is wrapped beside it, and the id is free again.
@@ -20,8 +21,11 @@ var (
 	// ErrLater: refused for now, for what the tenant has running; the same may be
 	// taken later. It comes beside ErrRefused.
 	ErrLater = errors.New("no room at present")
-	// ErrNotFound: no such job, or no such send.
+	// ErrNotFound: no such job, row or send.
 	ErrNotFound = errors.New("not found")
+	// ErrUnserved: the request's service ([Request.Service]) isn't configured here. No
+	// refusal: another process may serve it, or this one once it is configured again.
+	ErrUnserved = errors.New("no such service is configured here")
 	// ErrChanged: the send recorded is not the one that was read. It comes as a
 	// *ChangedError.
 	ErrChanged = errors.New("another send was recorded since")
@@ -35,6 +39,19 @@ func (e *TakenError) Error() string { return fmt.Sprintf("%v: %s", ErrTaken, e.R
 
 // Unwrap makes errors.Is(err, ErrTaken) true.
 func (e *TakenError) Unwrap() error { return ErrTaken }
+
+// ConflictError is ErrConflict with what the id stands for.
+type ConflictError struct {
+	// Row is the one that holds the id. Where there is none any more and a job alone
+	// says so, it is what that job's row would be, as far as the job tells: confirmed.
+	Row Row
+}
+
+// Error says what the row is.
+func (e *ConflictError) Error() string { return fmt.Sprintf("%v: %s", ErrConflict, e.Row.State) }
+
+// Unwrap makes errors.Is(err, ErrConflict) true.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
 
 // ChangedError is ErrChanged with the send that was found; its zero value if
 // there is none any more.
@@ -50,7 +67,8 @@ func (e *ChangedError) Unwrap() error { return ErrChanged }
 // doing so, and there is no job yet. The same request may succeed later.
 type HeldError struct {
 	RetryAfter time.Duration // when to come again
-	Stale      time.Time     // when the claim may be stolen
+	Stale      time.Time     // when the claim may be taken over
+	GivenBack  bool          // its owner had trouble, and said so: nobody submits it now
 }
 
 // Error says until when the claim holds.

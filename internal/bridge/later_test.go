@@ -66,7 +66,7 @@ func TestResumeKeepsWhatIsRefusedForNow(t *testing.T) {
 	r, is := newRig(t), true
 	r.abandoned()
 	r.jobs.submit = full(&is)
-	if id, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale); id != idOfK || !errors.Is(err, bridge.ErrLater) {
+	if id, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale, nil); id != idOfK || !errors.Is(err, bridge.ErrLater) {
 		t.Fatalf("%q, %v", id, err)
 	}
 	row, there := r.table.Row("acme", "k")
@@ -74,7 +74,7 @@ func TestResumeKeepsWhatIsRefusedForNow(t *testing.T) {
 		t.Fatalf("%+v: it is submitted again when it turns stale again", row)
 	}
 	is = false
-	if id, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale.Add(bridge.DefaultClaimStale+time.Millisecond)); id != idOfK || err != nil || r.state("k") != bridge.Confirmed {
+	if id, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale.Add(bridge.DefaultClaimStale+time.Millisecond), nil); id != idOfK || err != nil || r.state("k") != bridge.Confirmed {
 		t.Errorf("%q, %v", id, err)
 	}
 }

@@ -19,13 +19,14 @@ func object() bridge.Object {
 func TestFileIDOfAnObject(t *testing.T) {
 	ids := map[string]string{object().FileID("other"): "another tenant"}
 	for what, change := range map[string]func(*bridge.Object){
-		"as it is":    func(*bridge.Object) {},
-		"bucket":      func(o *bridge.Object) { o.Bucket = "inputs2" },
-		"key":         func(o *bridge.Object) { o.Key += "x" },
-		"version":     func(o *bridge.Object) { o.Version = "v2" },
-		"no version":  func(o *bridge.Object) { o.Version = "" },
-		"another tag": func(o *bridge.Object) { o.Version, o.ETag = "", `"4567"` },
-		"moved":       func(o *bridge.Object) { o.Bucket, o.Key = "input", "s"+o.Key },
+		"as it is":             func(*bridge.Object) {},
+		"bucket":               func(o *bridge.Object) { o.Bucket = "inputs2" },
+		"key":                  func(o *bridge.Object) { o.Key += "x" },
+		"version":              func(o *bridge.Object) { o.Version = "v2" },
+		"no version":           func(o *bridge.Object) { o.Version = "" },
+		"another tag":          func(o *bridge.Object) { o.Version, o.ETag = "", `"4567"` },
+		"no version, in words": func(o *bridge.Object) { o.Version, o.ETag = "null", `"89ab"` },
+		"moved":                func(o *bridge.Object) { o.Bucket, o.Key = "input", "s"+o.Key },
 	} {
 		o := object()
 		change(&o)
@@ -44,6 +45,28 @@ func TestFileIDOfAnObject(t *testing.T) {
 	// Stored, and handed out: it must never change.
 	if got := object().FileID("acme"); got != goldenFileID {
 		t.Errorf("%s", got)
+	}
+}
+
+// While a bucket's versioning is suspended whatever is put has the version "null", which
+// tells nothing apart: then the ETag does, as where there are no versions.
+func TestSuspendedVersions(t *testing.T) {
+	first, without := object(), object()
+	first.Version, without.Version = "null", ""
+	second := first
+	second.ETag = `"4567"`
+	if first.FileID("acme") == second.FileID("acme") || first.CorrelationID() == second.CorrelationID() {
+		t.Errorf("two objects are one: %s", first.CorrelationID())
+	}
+	if first.FileID("acme") != without.FileID("acme") || first.CorrelationID() != without.CorrelationID() ||
+		!strings.HasSuffix(first.CorrelationID(), "?etag=0123") {
+		t.Errorf("%s, %s", first.CorrelationID(), without.CorrelationID())
+	}
+	// An event has the ETag without its quotes.
+	bare := first
+	bare.ETag = "0123"
+	if bare.FileID("acme") != first.FileID("acme") {
+		t.Error("the id depends on the quotes of an ETag")
 	}
 }
 

@@ -78,7 +78,7 @@ func TestOwnerThatWasRobbedWakes(t *testing.T) {
 	thieves := map[string]func(context.Context, *bridge.Bridge) (string, error){
 		"a delivery": func(ctx context.Context, b *bridge.Bridge) (string, error) { return b.Submit(ctx, request("k"), late) },
 		"the reaper": func(ctx context.Context, b *bridge.Bridge) (string, error) {
-			return b.Resume(ctx, "acme", nameOfK, late)
+			return b.Resume(ctx, "acme", nameOfK, late, nil)
 		},
 	}
 	stalls := map[string]func(*memory.Faults, string, int, memory.Hook){"before": (*memory.Faults).Before, "after": (*memory.Faults).After}
@@ -146,7 +146,7 @@ func TestOwnerWakesBeforeItsThiefIsDone(t *testing.T) {
 		}()
 		<-sleeping.Reached()
 		go func() {
-			_, err := w.process(thief).Resume(t.Context(), "acme", nameOfK, start.Add(time.Hour))
+			_, err := w.process(thief).Resume(t.Context(), "acme", nameOfK, start.Add(time.Hour), nil)
 			stole <- err
 		}()
 		<-working.Reached()

@@ -20,15 +20,19 @@ type Store interface {
 	// lost write: success.
 	Claim(ctx context.Context, r Row) error
 	// Steal takes a stale reservation over (C2: state=reserved AND ver=seen AND
-	// claimed_at<cut) for tok: claimed now, due as given, ver+1; the answer is the
-	// row as it now is. A reserved row that tok holds is the caller's own lost
-	// write. lease.ErrLost otherwise, also when there is no row: claim again to
-	// see why.
+	// claimed_at<cut) for tok: claimed now, due as given, not given back, never to be
+	// forgotten, ver+1; the answer is the row as it now is. A reserved row that tok
+	// holds is the caller's own lost write. lease.ErrLost otherwise, also when there is
+	// no row: claim again to see why.
 	Steal(ctx context.Context, k Key, seen int64, cut time.Time, tok lease.Token, due, now time.Time) (Row, error)
 	// Confirm makes the row final (C3: state=reserved AND claim_token=tok), with
-	// the job's name; it is due no more. A row that tok confirmed counts as
-	// success. lease.ErrLost otherwise.
-	Confirm(ctx context.Context, k Key, tok lease.Token, job string) error
+	// the job's name; it is due no more, and may be forgotten at expires, in whole
+	// seconds. A row that tok confirmed counts as success. lease.ErrLost otherwise.
+	Confirm(ctx context.Context, k Key, tok lease.Token, job string, expires time.Time) error
+	// GiveBack marks a reservation as given back (C3b: state=reserved AND
+	// claim_token=tok): claimed at the instant named, which makes it stale sooner; due
+	// when it was, ver+1. lease.ErrLost otherwise.
+	GiveBack(ctx context.Context, k Key, tok lease.Token, claimed time.Time) error
 	// Release deletes the row (C4: state=reserved AND claim_token=tok). That it is
 	// gone already is no error. lease.ErrLost otherwise.
 	Release(ctx context.Context, k Key, tok lease.Token) error
@@ -37,7 +41,9 @@ type Store interface {
 	Row(ctx context.Context, tenant, name string) (Row, error)
 }
 
-// Submitter starts jobs: Holdfast's own batches, or those of another service.
+// Submitter starts jobs: Holdfast's own batches, or those of another service. One that
+// takes only some services' requests says so by a method Serves(service string) bool,
+// as [Services] does.
 type Submitter interface {
 	// Submit starts the job of this id and returns its name, which for Holdfast's
 	// own batches is the id. Submitting the same request under the same id again

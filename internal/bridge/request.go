@@ -50,7 +50,7 @@ type Request struct {
 type Object struct {
 	Bucket   string
 	Key      string
-	Version  string // "" where the bucket keeps no versions
+	Version  string // "" or "null" where the bucket keeps no versions, or none at present
 	ETag     string // as the store gave it, quotes included
 	Bytes    int64
 	StoredAt time.Time
@@ -60,13 +60,24 @@ type Object struct {
 // everybody who comes upon that version of that object.
 func (o Object) FileID(tenant string) string {
 	h := sha256.New()
-	for _, s := range []string{"object", tenant, o.Bucket, o.Key, o.Version} {
+	version := o.ownVersion()
+	for _, s := range []string{"object", tenant, o.Bucket, o.Key, version} {
 		writeText(h, s)
 	}
-	if o.Version == "" {
-		writeText(h, o.ETag) // all that tells two objects of one name apart
+	if version == "" {
+		writeText(h, strings.Trim(o.ETag, `"`)) // all that tells two objects of one name apart
 	}
 	return "file-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:20]))
+}
+
+// ownVersion is the version if it is this object's alone, else "". What is put while a
+// bucket's versioning is suspended all has the version "null", each in place of the
+// last.
+func (o Object) ownVersion() string {
+	if o.Version == "null" {
+		return ""
+	}
+	return o.Version
 }
 
 // CorrelationID is the object's own name, for whoever starts a batch because it is
@@ -77,8 +88,8 @@ func (o Object) CorrelationID() string {
 		segments[i] = url.PathEscape(s)
 	}
 	u := "s3://" + o.Bucket + "/" + strings.Join(segments, "/")
-	if o.Version != "" {
-		return u + "?versionId=" + url.QueryEscape(o.Version)
+	if version := o.ownVersion(); version != "" {
+		return u + "?versionId=" + url.QueryEscape(version)
 	}
 	return u + "?etag=" + url.QueryEscape(strings.Trim(o.ETag, `"`))
 }

@@ -48,7 +48,7 @@ func TestResumeSubmitsWhatTheRowHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := b.Resume(t.Context(), "acme", nameOfK, stale)
+	id, err := b.Resume(t.Context(), "acme", nameOfK, stale, nil)
 	if err != nil || id != idOfK {
 		t.Fatalf("%q, %v", id, err)
 	}
@@ -83,7 +83,7 @@ func TestResumeOfWhatNeedsNobody(t *testing.T) {
 			c.make(r)
 			before, _ := r.table.Row("acme", "k")
 			submits := r.jobs.submits
-			id, err := r.bridge(f).Resume(t.Context(), "acme", nameOfK, c.now)
+			id, err := r.bridge(f).Resume(t.Context(), "acme", nameOfK, c.now, nil)
 			if err != nil || id != "" || r.jobs.submits != submits || f.Count("Bridge.Steal") != 0 {
 				t.Errorf("%q, %v; calls %v", id, err, f.Calls())
 			}
@@ -112,7 +112,7 @@ func TestSixtyFourResumers(t *testing.T) {
 		for i := range ids {
 			wg.Go(func() {
 				var err error
-				if ids[i], err = r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale); err != nil {
+				if ids[i], err = r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale, nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -135,7 +135,7 @@ func TestResumersAndDeliveries(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 64 {
 			wg.Go(func() {
-				if _, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale); err != nil {
+				if _, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale, nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -170,7 +170,7 @@ func (r *rig) resume(f *memory.Faults, now time.Time) (string, error) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return b.Resume(r.Context(), "acme", nameOfK, now)
+	return b.Resume(r.Context(), "acme", nameOfK, now, nil)
 }
 
 // Every call of a resume fails, loses its answer, or is the process's last. The
@@ -197,7 +197,7 @@ func TestResumeSurvivesEveryCall(t *testing.T) {
 				if _, err := r.resume(f, stale); (err == nil) != (p.Op == "Bridge.Confirm") {
 					t.Errorf("%v", err)
 				}
-				if held, _ := r.table.Row("acme", "k"); held.Ver > 1 && held.State == bridge.Reserved {
+				if held, _ := r.table.Row("acme", "k"); held.Ver > 1 && held.State == bridge.Reserved && !held.GivenBack {
 					// Not before that claim is stale in its turn.
 					next := stale.Add(bridge.DefaultClaimStale)
 					if id, err := r.resume(nil, next); id != "" || err != nil || !held.Due.Equal(next) {
@@ -223,7 +223,7 @@ func TestResumeOfWhatIsRefused(t *testing.T) {
 	r.abandoned()
 	why := errors.New("no such file")
 	r.jobs.submit = func(context.Context, int) error { return fmt.Errorf("%w: %w", bridge.ErrRefused, why) }
-	id, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale)
+	id, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale, nil)
 	if id != idOfK || !errors.Is(err, bridge.ErrRefused) || !errors.Is(err, why) {
 		t.Errorf("%q, %v", id, err)
 	}
@@ -244,16 +244,55 @@ func TestResumeOfWhatIsRefusedAndNotReleased(t *testing.T) {
 	r.abandoned()
 	r.jobs.submit = func(context.Context, int) error { return bridge.ErrRefused }
 	f.Before("Bridge.Release", 1, memory.Fail(nil))
-	if _, err := r.bridge(f).Resume(t.Context(), "acme", nameOfK, stale); !errors.Is(err, bridge.ErrRefused) {
+	if _, err := r.bridge(f).Resume(t.Context(), "acme", nameOfK, stale, nil); !errors.Is(err, bridge.ErrRefused) {
 		t.Error(err)
 	}
 	if r.state("k") != bridge.Reserved || !strings.Contains(r.log.String(), "claim not released") {
 		t.Errorf("%s, log %s", r.state("k"), &r.log)
 	}
-	if _, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale.Add(time.Hour)); !errors.Is(err, bridge.ErrRefused) {
+	if _, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale.Add(time.Hour), nil); !errors.Is(err, bridge.ErrRefused) {
 		t.Error(err)
 	}
 	if _, there := r.table.Row("acme", "k"); there {
 		t.Error("it is still there")
+	}
+}
+
+// Word of a refusal is left while the claim still says that something was asked for:
+// one that can't be left, or whose teller dies, is left by the next.
+func TestWordOfARefusalComesFirst(t *testing.T) {
+	r := newRig(t)
+	r.abandoned()
+	r.jobs.submit = func(context.Context, int) error { return fmt.Errorf("%w: no such file", bridge.ErrRefused) }
+	var told []string
+	tell := func(fail error) func(context.Context, string, error) error {
+		return func(_ context.Context, id string, why error) error {
+			if r.state("k") != bridge.Reserved || !errors.Is(why, bridge.ErrRefused) {
+				t.Errorf("told of %v with the row %q", why, r.state("k"))
+			}
+			told = append(told, id)
+			return fail
+		}
+	}
+	lost := errors.New("lost")
+	if _, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale, tell(lost)); !errors.Is(err, lost) || errors.Is(err, bridge.ErrRefused) || r.state("k") != bridge.Reserved {
+		t.Errorf("%v, the row is %q", err, r.state("k"))
+	}
+	f := memory.NewFaults()
+	f.Before("Bridge.Release", 1, f.Crash)
+	if _, err := r.bridge(f).Resume(t.Context(), "acme", nameOfK, stale.Add(time.Hour), tell(nil)); !errors.Is(err, bridge.ErrRefused) || r.state("k") != bridge.Reserved {
+		t.Errorf("%v, the row is %q", err, r.state("k"))
+	}
+	if _, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale.Add(2*time.Hour), tell(nil)); !errors.Is(err, bridge.ErrRefused) {
+		t.Error(err)
+	}
+	if _, there := r.table.Row("acme", "k"); there || !slices.Equal(told, []string{idOfK, idOfK, idOfK}) {
+		t.Errorf("there %v, told %v", there, told)
+	}
+	// Refused for now is no refusal.
+	r.dies()
+	r.jobs.submit = func(context.Context, int) error { return errFull }
+	if _, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale, tell(nil)); !errors.Is(err, bridge.ErrLater) || len(told) != 3 {
+		t.Errorf("%v, told %v", err, told)
 	}
 }

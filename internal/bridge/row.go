@@ -33,15 +33,16 @@ type Row struct {
 	State     State
 	Token     lease.Token // of who claimed it last; stays when confirmed
 	Ver       int64       // 1 when claimed, one higher at every write
-	ClaimedAt time.Time   // by the clock of who claimed it last
+	ClaimedAt time.Time   // by the clock of who claimed it last; earlier where it was given back
+	GivenBack bool        // its owner ended its submit with trouble, and said so
 	Due       time.Time   // when the claim turns stale; zero once confirmed
 	Request   Request     // whole, as it first came
 	Hash      string      // of the request
 	Job       string      // what the Submitter called it; "" until confirmed
-	ExpiresAt time.Time   // when the row may be forgotten
+	ExpiresAt time.Time   // when the row may be forgotten; zero, never, until it is confirmed
 }
 
-// Kept is how long a row is remembered: longer than a queue keeps a message (14
+// Kept is how long a confirmed row is remembered: longer than a queue keeps a message (14
 // days) and than an input file lives (30 days). Whatever comes later still finds
 // the batch itself, by its derived id.
 const Kept = 90 * 24 * time.Hour
@@ -50,6 +51,6 @@ const Kept = 90 * 24 * time.Hour
 func newRow(r Request, tok lease.Token, now time.Time, stale time.Duration) Row {
 	return Row{
 		Key: Key{r.Tenant, r.CorrelationID}, State: Reserved, Token: tok, Ver: 1,
-		ClaimedAt: now, Due: now.Add(stale), Request: r, Hash: r.Hash(), ExpiresAt: now.Add(Kept),
+		ClaimedAt: now, Due: now.Add(stale), Request: r, Hash: r.Hash(),
 	}
 }

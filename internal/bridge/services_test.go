@@ -4,8 +4,10 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"holdfast/internal/bridge"
+	"holdfast/internal/lease"
 )
 
 func (r *rig) services(s bridge.Services) *bridge.Bridge {
@@ -46,25 +48,57 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// A service that isn't configured refuses nothing: the claim stands until it is.
+// Of a service that isn't there no job can be found, which is no trouble.
+func TestFindOfAServiceThatIsNotThere(t *testing.T) {
+	q := request("a")
+	q.Service = "jobs"
+	if _, err := (bridge.Services{"": &jobs{}}).Find(t.Context(), "1", q); !errors.Is(err, bridge.ErrNotFound) || !errors.Is(err, bridge.ErrUnserved) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A service that isn't configured refuses nothing: the claim stands until it is. Nor is
+// it stolen by who can't submit it, which would keep those waiting who can.
 func TestServiceThatIsNotThere(t *testing.T) {
 	r, external := newRig(t), &jobs{}
 	q := request("k")
 	q.Service = "jobs"
-	without := r.services(bridge.Services{"": r.jobs})
-	if _, err := without.Submit(t.Context(), q, start); err == nil || errors.Is(err, bridge.ErrRefused) {
+	without, with := r.services(bridge.Services{"": r.jobs}), r.services(bridge.Services{"": r.jobs, "jobs": external})
+	if _, err := without.Submit(t.Context(), q, start); !errors.Is(err, bridge.ErrUnserved) || errors.Is(err, bridge.ErrRefused) {
 		t.Errorf("%v", err)
 	}
-	id, err := without.Resume(t.Context(), "acme", nameOfK, stale)
-	if id != idOfK || err == nil || errors.Is(err, bridge.ErrRefused) || r.state("k") != bridge.Reserved {
-		t.Errorf("%q, %v, %s", id, err, r.state("k"))
+	before, _ := r.table.Row("acme", "k")
+	if name, err := without.Service(t.Context(), "acme", nameOfK, stale); name != "jobs" || !errors.Is(err, bridge.ErrUnserved) {
+		t.Errorf("%q, %v", name, err)
 	}
-	later := stale.Add(bridge.DefaultClaimStale * 2)
-	if _, err := r.services(bridge.Services{"": r.jobs, "jobs": external}).Resume(t.Context(), "acme", nameOfK, later); err != nil {
+	id, err := without.Resume(t.Context(), "acme", nameOfK, stale, nil)
+	if id != idOfK || !errors.Is(err, bridge.ErrUnserved) || errors.Is(err, bridge.ErrRefused) {
+		t.Errorf("%q, %v", id, err)
+	}
+	// Another door's copy waits for it, fresh or stale.
+	for _, now := range []time.Time{start, stale} {
+		if _, err := without.Submit(t.Context(), request("k"), now); !errors.Is(err, lease.ErrHeld) {
+			t.Errorf("%v", err)
+		}
+	}
+	if after, _ := r.table.Row("acme", "k"); after.Ver != before.Ver || after.Token != before.Token || after.State != bridge.Reserved {
+		t.Errorf("%+v, was %+v", after, before)
+	}
+	if name, err := with.Service(t.Context(), "acme", nameOfK, stale); name != "jobs" || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+	if _, err := with.Resume(t.Context(), "acme", nameOfK, stale, nil); err != nil {
 		t.Error(err)
 	}
 	if len(external.started) != 1 || len(r.jobs.started) != 0 || r.state("k") != bridge.Confirmed {
 		t.Errorf("%d and %d jobs, %s", len(external.started), len(r.jobs.started), r.state("k"))
+	}
+	if name, err := with.Service(t.Context(), "acme", nameOfK, stale); name != "" || !errors.Is(err, bridge.ErrNotFound) {
+		t.Errorf("%q, %v", name, err)
+	}
+	// Confirmed it is found by everybody.
+	if job, err := without.Submit(t.Context(), request("k"), stale); err != nil || job != "job of "+idOfK {
+		t.Errorf("%q, %v", job, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // relation is a rule between settings that are each within their own bounds.
@@ -118,9 +119,17 @@ var relations = []relation{
 	},
 	{
 		[]string{claimStale, "HOLDFAST_SUBMIT_TIMEOUT"},
-		"a claim must turn stale later than a submit is ended",
-		"otherwise live owners would be robbed as a rule",
-		func(s Settings) bool { return s.ClaimStale > s.SubmitTimeout },
+		"a claim must turn stale at least 10s later than a submit is ended",
+		"an owner settles what came of it in 5s, and two clocks may differ by 5s: otherwise live owners would be robbed as a rule",
+		func(s Settings) bool { return s.ClaimStale >= s.SubmitTimeout+10*time.Second },
+	},
+	{
+		[]string{"HOLDFAST_INGEST_RECEIVES", claimStale},
+		"a message's tries, 15m or half a claim's age apart, must end within 6 days",
+		"the ingest queue drops what is older than 7 days without a word of it",
+		func(s Settings) bool {
+			return time.Duration(s.IngestReceives)*max(longestIngestWait, s.ClaimStale/2) <= IngestRetention-24*time.Hour
+		},
 	},
 }
 

@@ -159,6 +159,16 @@ func (s Settings) Waiting() int { return min(max(40, (HeldParts+2)*s.MaxConcurre
 // back, whose time is a minute.
 const ReapMemory = 512
 
+// IngestRetention is how long the ingest queue keeps a message: for longer than its
+// tries last ([relations]), and half as long as its dead letters, whose age counts from
+// when a message was first sent.
+const IngestRetention = 7 * 24 * time.Hour
+
+// longestIngestWait is the most that lies between two tries of a message, as
+// internal/bridge has it; and a try whose claim stays has the next one wait until that
+// is stale.
+const longestIngestWait = 15 * time.Minute
+
 // IngestTimeout is the ingest function's timeout and the visibility of its queue:
 // one submit, and what comes before and after it (reading the object and its
 // settings, the claim, the confirm, an error object), all of a batch's messages

@@ -228,9 +228,15 @@ func TestRelations(t *testing.T) {
 		{"a file must live longer",
 			vars{"HOLDFAST_FILE_EXPIRY": "24h"},
 			vars{"HOLDFAST_FILE_EXPIRY": "25h"}},
-		{"a claim must turn stale later",
-			vars{"HOLDFAST_SUBMIT_TIMEOUT": "180s"},
-			vars{"HOLDFAST_SUBMIT_TIMEOUT": "179s"}},
+		{"a claim must turn stale at least 10s later",
+			vars{"HOLDFAST_SUBMIT_TIMEOUT": "21s", "HOLDFAST_CLAIM_STALE": "30999ms"},
+			vars{"HOLDFAST_SUBMIT_TIMEOUT": "20s", "HOLDFAST_CLAIM_STALE": "30s"}},
+		{"a message's tries, 15m or half a claim's age apart",
+			vars{"HOLDFAST_INGEST_RECEIVES": "577"},
+			vars{"HOLDFAST_INGEST_RECEIVES": "576"}},
+		{"a message's tries, 15m or half a claim's age apart, must end",
+			vars{"HOLDFAST_INGEST_RECEIVES": "289", "HOLDFAST_CLAIM_STALE": "1h"},
+			vars{"HOLDFAST_INGEST_RECEIVES": "288", "HOLDFAST_CLAIM_STALE": "1h"}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			_, err := Parse(env(c.breaks))
@@ -246,8 +252,8 @@ func TestRelations(t *testing.T) {
 			}
 		})
 	}
-	if got := len(relations); got != 16 {
-		t.Errorf("%d relations, 16 are tried here", got)
+	if got := len(relations); got != 17 {
+		t.Errorf("%d relations, 17 are tried here", got)
 	}
 }
 

@@ -44,6 +44,7 @@ func (s *Bridge) Steal(ctx context.Context, k bridge.Key, seen int64, cut time.T
 		case s.rules.must("C2.reserved", r.State == bridge.Reserved) && s.rules.must("C2.seen", r.Ver == seen) &&
 			s.rules.must("C2.stale", r.ClaimedAt.Before(millis(cut))):
 			r.State, r.Token, r.ClaimedAt, r.Due = bridge.Reserved, tok, now, due
+			r.GivenBack, r.ExpiresAt = false, time.Time{}
 			return s.writeRow(r), nil
 		default:
 			reserved := s.rules.must("C2.own.reserved", r.State == bridge.Reserved)
@@ -56,7 +57,7 @@ func (s *Bridge) Steal(ctx context.Context, k bridge.Key, seen int64, cut time.T
 }
 
 // Confirm is bridge.Store.Confirm (C3).
-func (s *Bridge) Confirm(ctx context.Context, k bridge.Key, tok lease.Token, job string) error {
+func (s *Bridge) Confirm(ctx context.Context, k bridge.Key, tok lease.Token, job string, expires time.Time) error {
 	return effect(ctx, s.faults, "Bridge.Confirm", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -64,7 +65,7 @@ func (s *Bridge) Confirm(ctx context.Context, k bridge.Key, tok lease.Token, job
 		switch {
 		case !there:
 		case s.rules.must("C3.reserved", r.State == bridge.Reserved) && s.rules.must("C3.token", r.Token == tok):
-			r.State, r.Job, r.Due = bridge.Confirmed, job, time.Time{}
+			r.State, r.Job, r.Due, r.ExpiresAt = bridge.Confirmed, job, time.Time{}, expires
 			s.writeRow(r)
 			return nil
 		default:
@@ -74,6 +75,21 @@ func (s *Bridge) Confirm(ctx context.Context, k bridge.Key, tok lease.Token, job
 			}
 		}
 		return fmt.Errorf("confirm: %w", lease.ErrLost)
+	})
+}
+
+// GiveBack is bridge.Store.GiveBack (C3b).
+func (s *Bridge) GiveBack(ctx context.Context, k bridge.Key, tok lease.Token, claimed time.Time) error {
+	return effect(ctx, s.faults, "Bridge.GiveBack", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r, there := s.bridges[k]
+		if there && s.rules.must("C3b.reserved", r.State == bridge.Reserved) && s.rules.must("C3b.token", r.Token == tok) {
+			r.ClaimedAt, r.GivenBack = claimed, true
+			s.writeRow(r)
+			return nil
+		}
+		return fmt.Errorf("give back: %w", lease.ErrLost)
 	})
 }
 

@@ -25,6 +25,8 @@ var clauses = map[string]string{
 	"C3.token":        "confirm: claim_token=token",
 	"C3.own":          "confirm: a row confirmed under this token is its own lost write",
 	"C3.own.token":    "confirm: … only under this token",
+	"C3b.reserved":    "give back: state=reserved",
+	"C3b.token":       "give back: claim_token=token",
 	"C4.reserved":     "release: state=reserved",
 	"C4.token":        "release: claim_token=token",
 

@@ -117,7 +117,7 @@ func suites(t *testing.T, drop string) (failed []string) {
 	if of("receipts") {
 		try(t, &failed, "Receipts", storetest.ReceiptsCases(), receipts(drop))
 	}
-	if of("C1", "C2", "C3", "C4") {
+	if of("C1", "C2", "C3", "C3b", "C4") {
 		try(t, &failed, "Bridge", storetest.BridgeCases(), bridges(drop))
 	}
 	if of("sends") {

@@ -133,7 +133,7 @@ func (o *round) page(ctx context.Context, rows []batch.Due) {
 				o.failed(ctx, batch.PartKey{Tenant: row.Tenant, Batch: row.ID, N: batch.NoPart}, o.batch(ctx, row.Tenant, row.ID))
 			})
 		case row.Kind == batch.DueBridge && o.r.Claims != nil:
-			o.claim(row)
+			o.begin(&wg, func() { o.claim(row) })
 		default:
 			o.count(func(r *Report) { r.Left++ })
 		}

@@ -63,7 +63,8 @@ func (w *world) restart() *memory.Faults {
 		w.t.Fatal(err)
 	}
 	claims, err := bridge.New(m.Table.Bridge, cmp.Or[bridge.Submitter](w.submitter, batches.New(creator, m.Table.Batches, m.Table.Files, 30*24*time.Hour)), &bridge.Options{
-		Stolen: func() { w.o.Observer.Add(batch.MetricClaimSteals, 1) },
+		Stolen:  func() { w.o.Observer.Add(batch.MetricClaimSteals, 1) },
+		Retaken: func() { w.o.Observer.Add(batch.MetricClaimRetries, 1) },
 	})
 	if err != nil {
 		w.t.Fatal(err)

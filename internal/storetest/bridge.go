@@ -44,6 +44,10 @@ func BridgeCases() []Case[BridgePorts] {
 		{"confirm/is final", bridgeConfirm},
 		{"confirm/again is its own lost write", bridgeConfirmAgain},
 		{"confirm/not under another token", bridgeConfirmForeign},
+		{"give back/a reservation, stale before its time", bridgeGiveBack},
+		{"give back/again is no more", bridgeGiveBackAgain},
+		{"give back/not another's, nor after a theft", bridgeGiveBackForeign},
+		{"give back/never a confirmed row", bridgeGiveBackConfirmed},
 		{"release/frees the id for another claim", bridgeRelease},
 		{"release/again, or of nothing, is no error", bridgeReleaseAgain},
 		{"release/not another's, nor one that was claimed again since", bridgeReleaseForeign},
@@ -53,21 +57,6 @@ func BridgeCases() []Case[BridgePorts] {
 		{"unknown rows", bridgeUnknown},
 		{"a context that is over", bridgeInterrupted},
 	}
-}
-
-// bridgeNamed: a reader that knows an index row only finds what it stands for.
-func bridgeNamed(t T, p BridgePorts) {
-	r := claimed(t, p, token())
-	got := value(p.Store.Row(t.Context(), r.Tenant, r.Name()))(t, "row")
-	if want, _ := p.Look(t, r.Key); !reflect.DeepEqual(got, want) || got.Key != r.Key {
-		t.Errorf("row is %+v, want %+v", got, want)
-	}
-	for _, k := range []bridge.Key{{Tenant: tenant(), CorrelationID: r.CorrelationID}, {Tenant: r.Tenant, CorrelationID: unique()}} {
-		refuses(t, "row that isn't there", fault(p.Store.Row(t.Context(), k.Tenant, k.Name())), bridge.ErrNotFound)
-	}
-	interrupts(t, map[string]func(context.Context) error{
-		"Row": func(ctx context.Context) error { return fault(p.Store.Row(ctx, r.Tenant, r.Name())) },
-	})
 }
 
 // row is a claim of an id that no other case has, with everything in it.
@@ -83,9 +72,12 @@ func row(tok lease.Token) bridge.Row {
 	}
 	return bridge.Row{
 		Key: bridge.Key{Tenant: r.Tenant, CorrelationID: r.CorrelationID}, State: bridge.Reserved, Token: tok, Ver: 1,
-		ClaimedAt: at(0), Due: at(stale), Request: r, Hash: r.Hash(), ExpiresAt: at(bridge.Kept).Truncate(time.Second),
+		ClaimedAt: at(0), GivenBack: true, Due: at(stale), Request: r, Hash: r.Hash(), ExpiresAt: at(time.Hour).Truncate(time.Second),
 	}
 }
+
+// expires is when a confirmed row may be forgotten.
+func expires() time.Time { return at(bridge.Kept).Truncate(time.Second) }
 
 const stale = bridge.DefaultClaimStale
 
@@ -125,7 +117,14 @@ func taken(t T, what string, err error, found bridge.Row) {
 
 // confirmed is r as its confirm leaves it.
 func confirmed(r bridge.Row, job string) bridge.Row {
-	r.State, r.Job, r.Due = bridge.Confirmed, job, time.Time{}
+	r.State, r.Job, r.Due, r.ExpiresAt = bridge.Confirmed, job, time.Time{}, expires()
+	r.Ver++
+	return r
+}
+
+// stolen is r as a theft leaves it.
+func stolen(r bridge.Row, tok lease.Token) bridge.Row {
+	r.Token, r.ClaimedAt, r.GivenBack, r.Due, r.ExpiresAt = tok, at(stale), false, at(2*stale), time.Time{}
 	r.Ver++
 	return r
 }
@@ -198,7 +197,7 @@ func bridgeClaimAgain(t T, p BridgePorts) {
 
 func bridgeConfirmedStays(t T, p BridgePorts) {
 	r := claimed(t, p, token())
-	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1"))
+	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1", expires()))
 	done := confirmed(r, "batch_1")
 	for name, tok := range map[string]lease.Token{"another token": token(), "the token it was claimed under": r.Token} {
 		again := r
@@ -225,12 +224,11 @@ func bridgeApart(t T, p BridgePorts) {
 func bridgeSteal(t T, p BridgePorts) {
 	r, tok := claimed(t, p, token()), token()
 	got := value(steal(t, p, r, 1, tok))(t, "steal")
-	want := r
-	want.Token, want.Ver, want.ClaimedAt, want.Due = tok, 2, at(stale), at(2*stale)
+	want := stolen(r, tok)
 	same(t, "answer", got, want)
 	keeps(t, p, "stored", want)
 	// Who was robbed can write nothing more.
-	refuses(t, "confirm by who was robbed", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1"), lease.ErrLost)
+	refuses(t, "confirm by who was robbed", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1", expires()), lease.ErrLost)
 	refuses(t, "release by who was robbed", p.Store.Release(t.Context(), r.Key, r.Token), lease.ErrLost)
 	keeps(t, p, "stored after that", want)
 }
@@ -258,7 +256,7 @@ func bridgeMoved(t T, p BridgePorts) {
 
 func bridgeStealConfirmed(t T, p BridgePorts) {
 	r := claimed(t, p, token())
-	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1"))
+	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1", expires()))
 	for seen := range int64(4) {
 		_, err := steal(t, p, r, seen, token())
 		refuses(t, "steal", err, lease.ErrLost)
@@ -273,9 +271,7 @@ func bridgeThieves(t T, p BridgePorts) {
 		toks[i] = token()
 		return fault(steal(t, p, r, 1, toks[i]))
 	})
-	want := r
-	want.Token, want.Ver, want.ClaimedAt, want.Due = toks[winner(t, errs, lease.ErrLost)], 2, at(stale), at(2*stale)
-	keeps(t, p, "stored", want)
+	keeps(t, p, "stored", stolen(r, toks[winner(t, errs, lease.ErrLost)]))
 }
 
 func bridgeStealAgain(t T, p BridgePorts) {
@@ -284,7 +280,7 @@ func bridgeStealAgain(t T, p BridgePorts) {
 	second := value(steal(t, p, r, 1, tok))(t, "steal again")
 	same(t, "answer", second, first)
 	keeps(t, p, "stored", first)
-	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, tok, "batch_1"))
+	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, tok, "batch_1", expires()))
 	_, err := steal(t, p, r, 1, tok)
 	refuses(t, "steal what is confirmed", err, lease.ErrLost)
 	keeps(t, p, "confirmed", confirmed(first, "batch_1"))
@@ -292,21 +288,21 @@ func bridgeStealAgain(t T, p BridgePorts) {
 
 func bridgeConfirm(t T, p BridgePorts) {
 	r := claimed(t, p, token())
-	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, awkward))
+	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, awkward, expires()))
 	keeps(t, p, "stored", confirmed(r, awkward))
 }
 
 func bridgeConfirmAgain(t T, p BridgePorts) {
 	r := claimed(t, p, token())
-	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1"))
-	succeeds(t, "confirm again", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_2"))
+	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1", expires()))
+	succeeds(t, "confirm again", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_2", expires()))
 	keeps(t, p, "stored", confirmed(r, "batch_1"))
-	refuses(t, "confirm under another token", p.Store.Confirm(t.Context(), r.Key, token(), "batch_1"), lease.ErrLost)
+	refuses(t, "confirm under another token", p.Store.Confirm(t.Context(), r.Key, token(), "batch_1", expires()), lease.ErrLost)
 }
 
 func bridgeConfirmForeign(t T, p BridgePorts) {
 	r := claimed(t, p, token())
-	refuses(t, "confirm", p.Store.Confirm(t.Context(), r.Key, token(), "batch_1"), lease.ErrLost)
+	refuses(t, "confirm", p.Store.Confirm(t.Context(), r.Key, token(), "batch_1", expires()), lease.ErrLost)
 	keeps(t, p, "stored", r)
 }
 
@@ -345,7 +341,7 @@ func bridgeReleaseForeign(t T, p BridgePorts) {
 func bridgeReleaseConfirmed(t T, p BridgePorts) {
 	r := claimed(t, p, token())
 	keeps(t, p, "read by who is about to release", r)
-	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1"))
+	succeeds(t, "confirm", p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1", expires()))
 	refuses(t, "release", p.Store.Release(t.Context(), r.Key, r.Token), lease.ErrLost)
 	keeps(t, p, "stored", confirmed(r, "batch_1"))
 }
@@ -354,7 +350,7 @@ func bridgeReleaseRace(t T, p BridgePorts) {
 	r := claimed(t, p, token())
 	errs := race(2, func(i int) error {
 		if i == 0 {
-			return p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1")
+			return p.Store.Confirm(t.Context(), r.Key, r.Token, "batch_1", expires())
 		}
 		return p.Store.Release(t.Context(), r.Key, r.Token)
 	})
@@ -372,8 +368,9 @@ func bridgeCalls(p BridgePorts, r bridge.Row) map[string]func(context.Context) e
 		"Steal": func(ctx context.Context) error {
 			return fault(p.Store.Steal(ctx, r.Key, 1, at(time.Hour), r.Token, at(time.Hour), at(time.Hour)))
 		},
-		"Confirm": func(ctx context.Context) error { return p.Store.Confirm(ctx, r.Key, r.Token, "batch_1") },
-		"Release": func(ctx context.Context) error { return p.Store.Release(ctx, r.Key, r.Token) },
+		"Confirm":  func(ctx context.Context) error { return p.Store.Confirm(ctx, r.Key, r.Token, "batch_1", expires()) },
+		"Release":  func(ctx context.Context) error { return p.Store.Release(ctx, r.Key, r.Token) },
+		"GiveBack": func(ctx context.Context) error { return p.Store.GiveBack(ctx, r.Key, r.Token, at(-time.Hour)) },
 	}
 }
 
@@ -384,6 +381,7 @@ func bridgeUnknown(t T, p BridgePorts) {
 		calls := bridgeCalls(p, other)
 		refuses(t, "steal "+name, calls["Steal"](t.Context()), lease.ErrLost)
 		refuses(t, "confirm "+name, calls["Confirm"](t.Context()), lease.ErrLost)
+		refuses(t, "give back "+name, calls["GiveBack"](t.Context()), lease.ErrLost)
 		succeeds(t, "release "+name, calls["Release"](t.Context()))
 		if _, there := p.Look(t, other.Key); there {
 			t.Errorf("%s: there is a row now", name)

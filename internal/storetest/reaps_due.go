@@ -178,7 +178,7 @@ func dueOthers(t T, p ReapsPorts) {
 	v := p.due(who)
 	v.are(t, "of a file, a reservation and an upload", rows, nil)
 	value(p.Uploads.Cancel(t.Context(), who, u.ID))(t, "cancel")
-	succeeds(t, "confirm", p.Bridge.Confirm(t.Context(), r.Key, r.Token, "job"))
+	succeeds(t, "confirm", p.Bridge.Confirm(t.Context(), r.Key, r.Token, "job", expires()))
 	v.are(t, "once one is confirmed, and one cancelled", rows[:1], nil)
 }
 

@@ -35,7 +35,12 @@ func (s *Server) createOnce(ctx context.Context, key string, req bridge.Request,
 		return batch.Batch{}, err
 	}
 	b, readErr := s.ports.Batches.Get(ctx, req.Tenant, id)
-	if readErr != nil {
+	switch {
+	case errors.Is(readErr, batch.ErrNotFound):
+		// Asking again won't make it one.
+		return batch.Batch{}, openai.Invalid("idempotency_key_in_use", "Idempotency-Key",
+			"The Idempotency-Key stands for the job %q, which is no batch here: another service runs it, or it isn't kept any more. Use a new key for a new request.", id)
+	case readErr != nil:
 		return batch.Batch{}, readErr
 	}
 	return b, err

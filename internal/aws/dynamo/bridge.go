@@ -46,9 +46,27 @@ func (s *Bridge) Steal(ctx context.Context, k bridge.Key, seen int64, cut time.T
 }
 
 // Confirm implements bridge.Store (C3).
-func (s *Bridge) Confirm(ctx context.Context, k bridge.Key, tok lease.Token, job string) error {
-	if _, err := s.write(ctx, bridgeKey(k), c3Confirm(tok, job), bridge.Confirmed, tok); err != nil {
+func (s *Bridge) Confirm(ctx context.Context, k bridge.Key, tok lease.Token, job string, expires time.Time) error {
+	if _, err := s.write(ctx, bridgeKey(k), c3Confirm(tok, job, expires), bridge.Confirmed, tok); err != nil {
 		return bridgeErr("confirm", k, err)
+	}
+	return nil
+}
+
+// GiveBack implements bridge.Store (C3b). Its own lost write it makes again: the
+// condition holds still.
+func (s *Bridge) GiveBack(ctx context.Context, k bridge.Key, tok lease.Token, claimed time.Time) error {
+	out, err := s.t.update(ctx, bridgeKey(k), c3bGiveBack(tok, claimed), false)
+	if err == nil && out.refused {
+		err = lease.ErrLost
+		if out.item != nil {
+			if _, unread := decode[rowItem](out.item); unread != nil {
+				err = unread
+			}
+		}
+	}
+	if err != nil {
+		return bridgeErr("give back", k, err)
 	}
 	return nil
 }

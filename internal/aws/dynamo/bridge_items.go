@@ -27,6 +27,7 @@ type rowItem struct {
 	Token         lease.Token  `dynamodbav:"claim_token"`
 	Ver           int64        `dynamodbav:"ver"`
 	ClaimedAt     int64        `dynamodbav:"claimed_at"`
+	GivenBack     bool         `dynamodbav:"given_back,omitempty"`
 	Request       requestItem  `dynamodbav:"request"`
 	Hash          string       `dynamodbav:"request_hash"`
 	RequestID     string       `dynamodbav:"request_id,omitempty"`
@@ -79,7 +80,7 @@ func newRowItem(r bridge.Row) rowItem {
 	return rowItem{
 		head:   newHead(bridgeKey(r.Key), r.Due),
 		Tenant: r.Tenant, CorrelationID: r.CorrelationID,
-		State: r.State, Token: r.Token, Ver: r.Ver, ClaimedAt: millis(r.ClaimedAt),
+		State: r.State, Token: r.Token, Ver: r.Ver, ClaimedAt: millis(r.ClaimedAt), GivenBack: r.GivenBack,
 		Request: newRequestItem(q), Hash: r.Hash, RequestID: q.RequestID, Job: r.Job, TTL: seconds(r.ExpiresAt),
 	}
 }
@@ -89,7 +90,8 @@ func (i rowItem) row() bridge.Row {
 	q.Tenant, q.CorrelationID, q.RequestID = i.Tenant, i.CorrelationID, i.RequestID
 	return bridge.Row{
 		Key: bridge.Key{Tenant: i.Tenant, CorrelationID: i.CorrelationID}, State: i.State, Token: i.Token, Ver: i.Ver,
-		ClaimedAt: fromMillis(i.ClaimedAt), Due: fromMillis(i.DueAt), Request: q, Hash: i.Hash, Job: i.Job, ExpiresAt: fromSeconds(i.TTL),
+		ClaimedAt: fromMillis(i.ClaimedAt), GivenBack: i.GivenBack, Due: fromMillis(i.DueAt),
+		Request: q, Hash: i.Hash, Job: i.Job, ExpiresAt: fromSeconds(i.TTL),
 	}
 }
 

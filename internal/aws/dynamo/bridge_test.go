@@ -33,7 +33,7 @@ func TestLostAnswersOfTheBridge(t *testing.T) {
 	if err != nil || stolen.Token != thief || stolen.Ver != 2 {
 		t.Errorf("stolen %+v, %v", stolen, err)
 	}
-	ok(t, s.Bridge.Confirm(ctx, row.Key, thief, "batch_1"))
+	ok(t, s.Bridge.Confirm(ctx, row.Key, thief, "batch_1", start.Add(bridge.Kept)))
 	if a := must(r.item(ctx, bridgeKey(row.Key)))(t); a["ver"].(*types.AttributeValueMemberN).Value != "3" {
 		t.Errorf("ver %v after a claim, a theft and a confirm", a["ver"])
 	}
@@ -61,7 +61,7 @@ func TestDueOfARow(t *testing.T) {
 	if at := dueAt(t, r, bridgeKey(row.Key)); !at.Equal(later) {
 		t.Errorf("due %s once stolen, want %s", at, later)
 	}
-	ok(t, s.Bridge.Confirm(ctx, row.Key, "thief", "batch_1"))
+	ok(t, s.Bridge.Confirm(ctx, row.Key, "thief", "batch_1", start.Add(bridge.Kept)))
 	if at := dueAt(t, r, bridgeKey(row.Key)); !at.IsZero() {
 		t.Errorf("a confirmed row is due at %s", at)
 	}
@@ -87,11 +87,12 @@ func TestRowsOfANewerProgram(t *testing.T) {
 	other := row
 	other.Token = lease.NewToken()
 	for what, err := range map[string]error{
-		"claim":   s.Bridge.Claim(ctx, other),
-		"confirm": s.Bridge.Confirm(ctx, row.Key, other.Token, "batch_1"),
-		"steal":   errOf(s.Bridge.Steal(ctx, row.Key, 7, start, other.Token, start, start)),
-		"last":    errOf(s.Sends.Last(ctx, "acme", "h")),
-		"record":  s.Sends.Record(ctx, bridge.Send{Tenant: "acme", Hash: "h", ID: "batch_2"}, 0),
+		"claim":     s.Bridge.Claim(ctx, other),
+		"confirm":   s.Bridge.Confirm(ctx, row.Key, other.Token, "batch_1", start),
+		"give back": s.Bridge.GiveBack(ctx, row.Key, other.Token, start),
+		"steal":     errOf(s.Bridge.Steal(ctx, row.Key, 7, start, other.Token, start, start)),
+		"last":      errOf(s.Sends.Last(ctx, "acme", "h")),
+		"record":    s.Sends.Record(ctx, bridge.Send{Tenant: "acme", Hash: "h", ID: "batch_2"}, 0),
 	} {
 		if !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", what, err)

@@ -31,7 +31,9 @@ func c2Steal(k key, seen int64, cut time.Time, tok lease.Token, until, now time.
 		when: is("state", bridge.Reserved).And(is("ver", seen), name("claimed_at").LessThan(value(millis(cut)))),
 		then: due(k, until, next()).
 			Set(name("claim_token"), value(tok)).
-			Set(name("claimed_at"), value(millis(now))),
+			Set(name("claimed_at"), value(millis(now))).
+			Remove(name("given_back")).
+			Remove(name("ttl")), // rows of older releases have one
 	}
 }
 
@@ -41,11 +43,28 @@ func reserved(tok lease.Token) expression.ConditionBuilder {
 	return is("state", bridge.Reserved).And(is("claim_token", tok))
 }
 
-// c3Confirm makes a row final.
-func c3Confirm(tok lease.Token, job string) write {
+// c3Confirm makes a row final. Only now may it be forgotten: a reservation that a TTL
+// took away would take with it that anything was asked for.
+func c3Confirm(tok lease.Token, job string, expires time.Time) write {
 	return write{
 		when: reserved(tok),
-		then: notDue(next()).Set(name("state"), value(bridge.Confirmed)).Set(name("job"), value(job)),
+		then: notDue(next()).
+			Set(name("state"), value(bridge.Confirmed)).
+			Set(name("job"), value(job)).
+			Set(name("ttl"), value(seconds(expires))),
+	}
+}
+
+// c3bGiveBack makes a reservation stale before its time: its owner lives, submits no
+// more and doesn't know what came of it. The gap that the token closes:
+//
+//  1. An owner stalls in its submit, and is robbed.
+//  2. It wakes, and its submit ends in trouble.
+//  3. Giving back what is the thief's now would let a third submit beside the thief.
+func c3bGiveBack(tok lease.Token, claimed time.Time) write {
+	return write{
+		when: reserved(tok),
+		then: next().Set(name("claimed_at"), value(millis(claimed))).Set(name("given_back"), value(true)),
 	}
 }
 

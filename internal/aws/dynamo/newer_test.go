@@ -84,7 +84,8 @@ func TestNoWriteTouchesANewerItem(t *testing.T) {
 		{"cancel an upload", newUploadItem(with(u, upload.Pending)), func() error { return errOf(s.Uploads.Cancel(ctx, "acme", u.ID)) }},
 		{"finish an upload", newUploadItem(with(u, upload.Settled)), func() error { return errOf(s.Uploads.Finish(ctx, "acme", u.ID)) }},
 		{"steal a reservation", newRowItem(row), func() error { return errOf(s.Bridge.Steal(ctx, row.Key, 1, now, "you", now, now)) }},
-		{"confirm", newRowItem(row), func() error { return s.Bridge.Confirm(ctx, row.Key, "me", "batch_1") }},
+		{"confirm", newRowItem(row), func() error { return s.Bridge.Confirm(ctx, row.Key, "me", "batch_1", start) }},
+		{"give back", newRowItem(row), func() error { return s.Bridge.GiveBack(ctx, row.Key, "me", start) }},
 		{"release", newRowItem(row), func() error { return s.Bridge.Release(ctx, row.Key, "me") }},
 		{"disable a key", newKeyItem(k), func() error { return errOf(s.Keys.Disable(ctx, "acme", k.Hash, now)) }},
 		{"rotate a key", newKeyItem(k), func() error {
@@ -234,7 +235,7 @@ func TestUnknownAttributesStay(t *testing.T) {
 	send.ID = "batch_2"
 	ok(t, s.Sends.Record(ctx, send, 1))
 	ok(t, s.Tenants.Put(ctx, access.Tenant{Name: "acme", Ver: 1}))
-	ok(t, s.Bridge.Confirm(ctx, row.Key, "me", "batch_1"))
+	ok(t, s.Bridge.Confirm(ctx, row.Key, "me", "batch_1", start))
 	ok(t, errOf(s.Uploads.Cancel(ctx, "acme", "upload_1")))
 	ok(t, s.Files.Put(ctx, batch.File{Tenant: "acme", ID: "file-1"})) // again: it is the same file
 	ok(t, s.Files.Delete(ctx, "acme", "file-1", now))

@@ -84,7 +84,7 @@ func TestOtherItemsOfAnOlderProgram(t *testing.T) {
 	}
 	now := reserved.ClaimedAt.Add(time.Hour)
 	ok(t, errOf(s.Bridge.Steal(ctx, reserved.Key, reserved.Ver, now, "thief", now.Add(time.Minute), now)))
-	ok(t, s.Bridge.Confirm(ctx, reserved.Key, "thief", "batch_1"))
+	ok(t, s.Bridge.Confirm(ctx, reserved.Key, "thief", "batch_1", start))
 	confirmed := must(decode[rowItem](one("BR confirmed")))(t).row()
 	taken, is := errors.AsType[*bridge.TakenError](s.Bridge.Claim(ctx, confirmed))
 	if !is || taken.Row.Job != confirmed.Job || taken.Row.Hash != confirmed.Request.Hash() {

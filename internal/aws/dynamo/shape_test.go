@@ -90,6 +90,10 @@ func (s *shape) learn(a attributes) {
 	for _, optional := range []string{"metadata", "output_expiry", "error_file_id", "output_file_id", "last_error", "task_token"} {
 		delete(s.must[state], optional)
 	}
+	// Without it an item merely stays: one that is confirmed by an older program too.
+	if state == "BR reserved" {
+		delete(s.must[state], "ttl")
+	}
 }
 
 // faults are the ways in which an item isn't of the shape. More attributes are

@@ -52,6 +52,7 @@ var Table = []Row{
 	{batch.MetricBatchAge, emf.Seconds, Mean, false, []string{"finish"}},
 	{batch.MetricBatches, emf.Count, Sum, false, []string{"finish"}},
 	{batch.MetricClaimSteals, emf.Count, Sum, false, []string{"ingest", "api", "reap"}},
+	{batch.MetricClaimRetries, emf.Count, Sum, false, []string{"ingest", "api", "reap"}},
 	{batch.MetricRefused, emf.Count, Sum, false, []string{"ingest"}},
 }
 

@@ -46,7 +46,7 @@ func (s *Submitter) Submit(ctx context.Context, id string, r bridge.Request, now
 
 // Create creates the batch of this id, or finds it created by the same request.
 // The answer is the batch as it is stored; with batch.ErrNotStarted too. A refusal
-// is bridge.ErrRefused, with an *openai.Error, or with bridge.ErrConflict where
+// is bridge.ErrRefused, with an *openai.Error, or with a *bridge.ConflictError where
 // the id stands for another request; a 429 is bridge.ErrLater too. An object that is the input has its file
 // recorded first; one whose file was deleted since is no input any more.
 func (s *Submitter) Create(ctx context.Context, id string, r bridge.Request, now time.Time) (batch.Batch, error) {
@@ -102,9 +102,20 @@ func (s *Submitter) find(ctx context.Context, id string, r bridge.Request) (batc
 	case err != nil:
 		return batch.Batch{}, err
 	case !asked(b, r):
-		return batch.Batch{}, fmt.Errorf("%w: %w", bridge.ErrRefused, bridge.ErrConflict)
+		return batch.Batch{}, fmt.Errorf("%w: %w", bridge.ErrRefused, &bridge.ConflictError{Row: row(b, r)})
 	}
 	return b, s.creator.Start(ctx, b)
+}
+
+// row is what b says of the row that it was started for, under the id of r.
+func row(b batch.Batch, r bridge.Request) bridge.Row {
+	q := bridge.Request{
+		Tenant: b.Tenant, CorrelationID: r.CorrelationID, RequestID: b.RequestID, Submitter: b.Submitter, FileID: b.Input.FileID,
+		Endpoint: b.Endpoint, Window: b.Window, Metadata: b.Metadata, OutputExpiry: b.OutputExpiry,
+	}
+	return bridge.Row{
+		Key: bridge.Key{Tenant: b.Tenant, CorrelationID: r.CorrelationID}, State: bridge.Confirmed, Request: q, Hash: q.Hash(), Job: b.ID,
+	}
 }
 
 // asked reports whether b is what r asks for.

@@ -32,17 +32,18 @@ func TestAnswers(t *testing.T) {
 		"202 without a word":              {one(202, `{}`), one(200, ours("queued")), sure, 1, 1},
 		"pending, then accepted":          {one(200, ours("pending")), one(200, ours("queued")), sure, 1, 1},
 		"pending, then refused":           {one(202, ours("pending")), one(200, ours("refused")), bridge.ErrRefused, 1, 1},
-		"pending, trouble, then accepted": {one(202, ours("pending")), []reply{{500, "", ""}, {0, "", ""}, {404, "", ""}, {429, "", "1"}, {200, ours("queued"), ""}}, sure, 1, 5},
+		"pending, trouble, then accepted": {one(202, ours("pending")), []reply{{500, "", ""}, {0, "", ""}, {404, no, ""}, {429, "", "1"}, {200, ours("queued"), ""}}, sure, 1, 5},
 		"pending, then another's":         {one(202, ours("pending")), one(200, `{"id":"job-2","status":"queued"}`), ErrAnswer, 1, 1},
 		"pending, then denied":            {one(202, ours("pending")), one(401, no), ErrInstallation, 1, 1},
 		"pending, then nonsense":          {one(202, ours("pending")), one(200, `queued`), ErrAnswer, 1, 1},
 		"refused at once":                 {one(200, ours("refused")), nil, bridge.ErrRefused, 1, 1},
 
 		"400":                              {one(400, no), nil, bridge.ErrRefused, 1, 1},
-		"402":                              {one(402, no), nil, bridge.ErrRefused, 1, 1},
+		"431":                              {one(431, no), nil, bridge.ErrRefused, 1, 1},
+		"a message and no code":            {one(422, `{"error":{"message":"no"}}`), nil, bridge.ErrRefused, 1, 1},
 		"404 with a code":                  {one(404, no), nil, bridge.ErrRefused, 1, 1},
 		"410":                              {one(410, no), nil, bridge.ErrRefused, 1, 1},
-		"413, and no JSON":                 {one(413, "<html>"), nil, bridge.ErrRefused, 1, 1},
+		"413":                              {one(413, no), nil, bridge.ErrRefused, 1, 1},
 		"422":                              {one(422, no), nil, bridge.ErrRefused, 1, 1},
 		"451":                              {one(451, no), nil, bridge.ErrRefused, 1, 1},
 		"400, but it has it":               {one(400, no), one(200, ours("running")), sure, 1, 1},
@@ -50,8 +51,13 @@ func TestAnswers(t *testing.T) {
 		"400, and refused before":          {one(400, no), one(200, ours("refused")), bridge.ErrRefused, 1, 1},
 		"400, and no answer":               {one(400, no), one(503, ""), ErrUnavailable, 1, 4},
 		"400, and another's":               {one(400, no), one(200, `{"id":"job-2","idempotency_key":"x"}`), ErrAnswer, 1, 1},
-		"409, and it is ours":              {one(409, no), one(200, ours("running")), sure, 1, 1},
-		"409, and is decided later":        {one(409, no), []reply{{200, ours("pending"), ""}, {200, ours("queued"), ""}}, sure, 1, 2},
+		"400, and nobody's 404":            {one(400, no), one(404, "<html>"), ErrInstallation, 1, 1},
+		"400, and nobody's 410":            {one(400, no), one(410, ""), ErrAnswer, 1, 1},
+		"400, and 404 with a message":      {one(400, no), one(404, `{"error":{"message":"no such job"}}`), bridge.ErrRefused, 1, 1},
+		"409, and it is ours":              {one(409, no), one(200, hashed("running")), sure, 1, 1},
+		"409, and is decided later":        {one(409, no), []reply{{200, hashed("pending"), ""}, {200, hashed("queued"), ""}}, sure, 1, 2},
+		"409, and it doesn't say of what":  {one(409, no), one(200, ours("running")), ErrAnswer, 1, 1},
+		"409, pending, and of what?":       {one(409, no), one(200, ours("pending")), ErrAnswer, 1, 1},
 		"409, and it is another's":         {one(409, no), one(200, `{"id":"job-1","idempotency_key":"x","status":"x"}`), ErrAnswer, 1, 1},
 		"409, and it doesn't say whose":    {one(409, no), one(200, `{"id":"job-1","status":"x"}`), ErrAnswer, 1, 1},
 		"409, and not there":               {one(409, no), nil, ErrUnavailable, 1, 1},
@@ -71,6 +77,15 @@ func TestAnswers(t *testing.T) {
 		"501":                    {one(501, no), nil, ErrUnavailable, 4, 0},
 		"599":                    {one(599, no), nil, ErrUnavailable, 4, 0},
 		"torn":                   {one(0, ""), nil, ErrUnavailable, 4, 0},
+		"423":                    {one(423, no), nil, ErrUnavailable, 4, 0},
+		"499":                    {one(499, no), nil, ErrUnavailable, 4, 0},
+		"400 of somebody else":   {one(400, "<html>"), nil, ErrAnswer, 1, 0},
+		"406 of somebody else":   {one(406, ""), nil, ErrAnswer, 1, 0},
+		"413 of somebody else":   {one(413, `{"detail":"no"}`), nil, ErrAnswer, 1, 0},
+		"415 of somebody else":   {one(415, `{"error":{}}`), nil, ErrAnswer, 1, 0},
+		"431 of somebody else":   {one(431, `{"error":null}`), nil, ErrAnswer, 1, 0},
+		"451 of somebody else":   {one(451, `{"error":{"code":17}}`), nil, ErrAnswer, 1, 0},
+		"402":                    {one(402, no), nil, ErrInstallation, 1, 0},
 		"401":                    {one(401, no), nil, ErrInstallation, 1, 0},
 		"403":                    {one(403, no), nil, ErrInstallation, 1, 0},
 		"404 of somebody else":   {one(404, `{"detail":"Not Found"}`), nil, ErrInstallation, 1, 0},
@@ -123,7 +138,7 @@ func TestAnswers(t *testing.T) {
 // A job goes by the service's name where it has one, and by ours where that is it.
 func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		service := &script{posts: []reply{{409, "", ""}}, gets: []reply{{200, `{"id":"` + id + `","status":"x"}`, ""}}}
+		service := &script{posts: []reply{{409, "", ""}}, gets: []reply{{200, `{"id":"` + id + `","status":"x","request_hash":"` + request().Hash() + `"}`, ""}}}
 		if job, err := submit(t, over(t, service, nil), request()); job != id || err != nil {
 			t.Errorf("%q, %v", job, err)
 		}
@@ -151,10 +166,7 @@ func TestRefusalSaysWhy(t *testing.T) {
 		"contract":       {`{"error":{"code":"bad_input","message":"line 7 is no request"}}`, JobError{Status: 422, Code: "bad_input", Message: "line 7 is no request"}},
 		"text":           {`{"error":"no"}`, JobError{Status: 422, Message: "no"}},
 		"numeric code":   {`{"error":{"code":17,"message":"no"}}`, JobError{Status: 422, Message: "no"}},
-		"no JSON":        {`<b>no</b>`, JobError{Status: 422}},
-		"no error":       {`{"detail":"no"}`, JobError{Status: 422}},
-		"empty":          {``, JobError{Status: 422}},
-		"null":           {`{"error":null}`, JobError{Status: 422}},
+		"code":           {`{"error":{"code":"bad_input"}}`, JobError{Status: 422, Code: "bad_input"}},
 		"control":        {`{"error":{"code":"a b","message":"one\r\n2026 INFO two\u001b[31m\u0000\u2028\u202ethree"}}`, JobError{Status: 422, Message: "one 2026 INFO two [31m three"}},
 		"long":           {`{"error":{"code":"` + strings.Repeat("c", 65) + `","message":"x` + strings.Repeat("é", 300) + `"}}`, JobError{Status: 422, Message: "x" + strings.Repeat("é", 249)}},
 		"our own secret": {`{"error":{"code":"sk-1.secret","message":"key sk-1.secret is weak"}}`, JobError{Status: 422, Message: "key [token] is weak"}},
@@ -165,6 +177,11 @@ func TestRefusalSaysWhy(t *testing.T) {
 				_, err := submit(t, s, request())
 				if e, ok := errors.AsType[*JobError](err); !ok || *e != c.want || !errors.Is(err, bridge.ErrRefused) {
 					t.Errorf("%v", err)
+				}
+				// The same for whoever asked, with words where the service had none.
+				told, ok := errors.AsType[*bridge.RefusedError](err)
+				if !ok || told.Code == "" || told.Reason == "" || c.want.Code != "" && told.Code != c.want.Code || c.want.Message != "" && told.Reason != c.want.Message {
+					t.Errorf("told %+v", told)
 				}
 				if strings.Contains(err.Error(), "sk-1") || strings.ContainsAny(err.Error(), "\r\n\x1b") {
 					t.Errorf("%q", err.Error())
@@ -189,6 +206,19 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})
+}
+
+// Who asks how a job is doesn't wait for as long as a service would like.
+func TestStatusOfABusyService(t *testing.T) {
+	for _, after := range []string{"999999", "29"} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			_, err := over(t, &script{gets: []reply{{503, "", after}}}, nil).Status(t.Context(), "job-1")
+			if took := time.Since(began); !errors.Is(err, ErrUnavailable) || took > 30*time.Second {
+				t.Errorf("Retry-After %s: %v after %s", after, err, took)
+			}
+		})
+	}
 }
 
 // Nothing of a caller's ends up in a header or a path that isn't fit for one.

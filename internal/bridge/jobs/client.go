@@ -119,27 +119,38 @@ func judge(method string, resp *http.Response, body []byte, secret string) verdi
 	}
 	said := refusal(body, status, secret)
 	said.RetryAfter = after
+	// Whatever stands before a service answers 4xx as well, in words of its own.
+	word := said.Code != "" || said.Message != ""
 	switch {
-	case status == http.StatusNotFound && !asked, status == http.StatusGone && !asked:
-		return verdict{kind: missing}
 	case status == http.StatusConflict && asked:
 		return verdict{kind: exists, err: said}
-	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
-		status == http.StatusTooManyRequests, status >= 500:
+	case patient(status), status == http.StatusConflict:
 		return verdict{kind: later, err: fmt.Errorf("%w: %w", ErrUnavailable, said), after: after}
-	case installations(status), status == http.StatusNotFound && said.Code == "":
+	case installations(status), status == http.StatusNotFound && (!word || asked && said.Code == ""):
 		return verdict{kind: broken, err: fmt.Errorf("%w: %w", ErrInstallation, said)}
-	case status >= 400 && asked:
+	case word && !asked && (status == http.StatusNotFound || status == http.StatusGone):
+		return verdict{kind: missing}
+	case word && asked && status >= 400:
 		return verdict{kind: refused, err: said}
 	}
 	return verdict{kind: broken, err: fmt.Errorf("%w: %w", ErrAnswer, said)}
+}
+
+// patient reports whether a status asks for patience. 423 is a lock, 499 is what
+// proxies note when a call was given up.
+func patient(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests, 499:
+		return true
+	}
+	return status >= 500
 }
 
 // installations reports whether a status speaks of who asks, and where, and not of
 // what for.
 func installations(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusMethodNotAllowed,
 		http.StatusProxyAuthRequired, http.StatusMisdirectedRequest, http.StatusUpgradeRequired:
 		return true
 	}

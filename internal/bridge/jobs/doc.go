@@ -9,10 +9,11 @@
 //	answer                                        means
 //	200, 201, {"id", "status"}                    started
 //	202, or status "pending"                      not decided: look again, with growing pauses
-//	status "refused"; 4xx but for those below     refused, once the service doesn't know the key
-//	409                                           is there already, if the service knows the key
-//	408, 425, 429, 5xx, no whole answer           later: some more tries, then unknown
-//	401, 403, 405, 407, 421, 426, 3xx,
+//	status "refused"; 4xx with an error object,
+//	but for those below                           refused, once the service doesn't know the key
+//	409                                           is there already, if the service knows the key for this request_hash
+//	408, 423, 425, 429, 499, 5xx, no whole answer later: some more tries, then unknown
+//	401, 402, 403, 405, 407, 421, 426, 3xx,
 //	404 without an error code                     the installation's fault ([ErrInstallation]): unknown
 //	anything else                                 not this contract ([ErrAnswer]): unknown
 //
@@ -21,6 +22,6 @@
 // would otherwise throw every request away. And not even that word is taken for it
 // alone: a service that checks a request before it looks for its key would refuse
 // what it started an hour ago, because its input is gone by now. So the key is
-// looked for (GET /v1/jobs/{batch id}) before a refusal is one; that is also how
-// [Submitter.Find] looks.
+// looked for (GET /v1/jobs/{batch id}) before a refusal is one, and not to know it takes
+// an error object as well; that is also how [Submitter.Find] looks.
 package jobs

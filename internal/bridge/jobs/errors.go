@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"holdfast/internal/bridge"
 )
 
 // What a call answers beside success, bridge.ErrRefused and bridge.ErrNotFound.
@@ -49,6 +51,18 @@ func (e *JobError) Error() string {
 		s += ": " + e.Message
 	}
 	return s
+}
+
+// refused is e for whoever asked for the job.
+func (e *JobError) refused() *bridge.RefusedError {
+	r := &bridge.RefusedError{Code: e.Code, Reason: e.Message}
+	if r.Code == "" {
+		r.Code = "job_refused"
+	}
+	if r.Reason == "" {
+		r.Reason = fmt.Sprintf("The jobs service refused it (status %d) and gave no reason.", e.Status)
+	}
+	return r
 }
 
 // clean makes a service's text fit for JobError.Message. A service may quote what

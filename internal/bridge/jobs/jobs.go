@@ -91,7 +91,8 @@ func New(base string, files Files, o *Options) (*Submitter, error) {
 // Submit is bridge.Submitter.Submit; the job's name is the service's. It returns
 // once the service has decided, or when ctx ends or won't last until the next try.
 //
-// A refusal is bridge.ErrRefused with a *JobError; with an *openai.Error where the
+// A refusal is bridge.ErrRefused with a *JobError, and what that says as a
+// *bridge.RefusedError, for the sender; with an *openai.Error where the
 // input isn't there; with bridge.ErrConflict where the service says that the id
 // stands for another request. After any other error, those of this package among
 // them, the fate is unknown.
@@ -132,8 +133,11 @@ func (s *Submitter) Find(ctx context.Context, id string, r bridge.Request) (stri
 }
 
 // Status tells how a job is, by the service's name for it or by our id.
-// bridge.ErrNotFound, and the errors of this package.
+// bridge.ErrNotFound, and the errors of this package. It takes as long as three calls at
+// most, whatever the service asks to wait.
 func (s *Submitter) Status(ctx context.Context, job string) (Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*s.o.Timeout)
+	defer cancel()
 	if !fit(job) {
 		return Job{}, fmt.Errorf("%w: a job's name is printable ASCII of at most 512 bytes", bridge.ErrNotFound)
 	}
@@ -155,6 +159,9 @@ func (v verdict) name(id string, r bridge.Request) (string, error) {
 	case v.kind == started:
 		return v.job.ID, nil
 	case v.kind == refused:
+		if said, ok := errors.AsType[*JobError](v.err); ok {
+			return "", fmt.Errorf("job %s: %w: %w", id, said.refused(), v.err)
+		}
 		return "", fmt.Errorf("%w: job %s: %w", bridge.ErrRefused, id, v.err)
 	case v.kind == missing:
 		return "", fmt.Errorf("%w: job %s", bridge.ErrNotFound, id)
@@ -187,6 +194,9 @@ func (s *Submitter) confirm(ctx context.Context, id string, v verdict) verdict {
 		return fault("%w: it has the job and doesn't show it yet: %w", ErrUnavailable, v.err)
 	case seen.kind == missing:
 		return v
+	case v.kind == exists && (seen.kind == started || seen.kind == pending) && seen.job.RequestHash == "":
+		// A conflict is answered so, and a copy.
+		return fault("%w: it has a job of that key and doesn't say of which request_hash: %w", ErrAnswer, v.err)
 	}
 	return seen
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -54,7 +55,7 @@ func TestLostAnswers(t *testing.T) {
 					}
 					later := start.Add(bridge.DefaultClaimStale + time.Second)
 					if reaper {
-						if resumed, err := process(nil).Resume(t.Context(), "acme", bridge.Key{Tenant: "acme", CorrelationID: "k"}.Name(), later); err != nil || (resumed == "") != c.first {
+						if resumed, err := process(nil).Resume(t.Context(), "acme", bridge.Key{Tenant: "acme", CorrelationID: "k"}.Name(), later, nil); err != nil || (resumed == "") != c.first {
 							t.Errorf("resumed %q, %v", resumed, err)
 						}
 					}
@@ -244,6 +245,7 @@ func TestRefusedThoughStarted(t *testing.T) {
 		careless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost {
 				w.WriteHeader(http.StatusBadRequest)
+				io.WriteString(w, `{"error":{"code":"input_gone","message":"no such object"}}`)
 				return
 			}
 			service.ServeHTTP(w, r)

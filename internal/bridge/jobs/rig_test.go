@@ -156,3 +156,8 @@ func submit(t *testing.T, s *Submitter, r bridge.Request) (string, error) {
 func ours(status string) string {
 	return fmt.Sprintf(`{"id":"job-1","idempotency_key":%q,"status":%q}`, id, status)
 }
+
+// hashed is ours, of a service that says what was asked for.
+func hashed(status string) string {
+	return fmt.Sprintf(`{"id":"job-1","idempotency_key":%q,"status":%q,"request_hash":%q}`, id, status, request().Hash())
+}
