@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
+	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +45,8 @@ func newHouse(t *testing.T, f *memory.Faults) *house {
 	inputs.StoreAs(bridge.Object{Bucket: "holdfast-inputs", Key: "in/acme/weekly questions+answers é.jsonl", Version: "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e", StoredAt: start},
 		[]byte("{}\n"), nil)
 	inputs.Store("holdfast-inputs", "in/acme/ünï ✓+.jsonl", []byte("{}"), nil, time.Date(2026, 11, 30, 1, 51, 27, 0, time.UTC))
+	inputs.StoreAs(bridge.Object{Bucket: "holdfast-inputs", Key: "in/acme/2026/large.jsonl", Version: "uhggCJ2_B6gU2JaXWXebnXFDstO0ID6G", StoredAt: start},
+		[]byte("{}\n"), nil)
 	for _, err := range []error{
 		h.mem.Table.Tenants.Put(t.Context(), access.Tenant{Name: "acme", Drop: &access.Drop{Principal: "ann@example.com"}}),
 		h.mem.Table.Files.Put(t.Context(), batch.File{Tenant: "acme", ID: "file-sample0000000000000001", Purpose: "batch", CreatedAt: start}),
@@ -62,11 +68,12 @@ func newHouse(t *testing.T, f *memory.Faults) *house {
 	site := door.Site{Inputs: "holdfast-inputs", Results: "holdfast-results", FileBytes: 1 << 20,
 		Allow: openai.Allow{Endpoints: []string{"/v1/chat/completions"}, Windows: []string{"24h"}}}
 	o := &door.Options{Observer: h.counts.Observer()}
+	tenants := access.NewTenantCache(h.mem.Table.Tenants, nil)
 	h.drain = bridge.NewDrainer(claims, door.NewRouter(
 		door.NewDrops(door.DropPorts{
-			Tenants: access.NewTenantCache(h.mem.Table.Tenants, nil), Inputs: inputs, Refusals: h.mem.Objects, Events: h.mem.Table.Events, Dead: h.letters,
+			Tenants: tenants, Inputs: inputs, Refusals: h.mem.Objects, Events: h.mem.Table.Events, Dead: h.letters,
 		}, site, o),
-		door.NewMessages(inputs, h.letters, site, o),
+		door.NewMessages(tenants, inputs, h.letters, site, o),
 	), h.letters, nil).Drain
 	return h
 }
@@ -107,7 +114,8 @@ func TestSamples(t *testing.T) {
 	}{
 		"ingest-s3":        {[]string{object}, ""},
 		"ingest-s3-local":  {[]string{"s3://holdfast-inputs/in/acme/%C3%BCn%C3%AF%20%E2%9C%93+.jsonl?versionId=v2"}, ""},
-		"ingest-message":   {[]string{"orders/2026-10-12/17"}, ""},
+		"ingest-s3-tags":   {[]string{"s3://holdfast-inputs/in/acme/2026/large.jsonl?versionId=uhggCJ2_B6gU2JaXWXebnXFDstO0ID6G"}, ""},
+		"ingest":           {[]string{"orders/2026-10-12/17"}, ""},
 		"ingest-malformed": {nil, "invalid_message"},
 		"ingest-mixed":     {[]string{object, "orders/2026-10-12/17", "orders/2026-10-12/18"}, "invalid_message"},
 	} {
@@ -144,6 +152,30 @@ func TestSamples(t *testing.T) {
 	}
 }
 
+// A sample is what SQS sends: its digests are right, its receipts tell deliveries apart.
+func TestSamplesAreAsSQSSendsThem(t *testing.T) {
+	names, err := filepath.Glob("../../events/ingest*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, ".schema.json") })
+	if len(names) < 6 {
+		t.Errorf("only %v", names)
+	}
+	for _, name := range names {
+		receipts := map[string]string{}
+		for _, m := range sample(t, strings.TrimSuffix(filepath.Base(name), ".json")).Records {
+			if sum := md5.Sum([]byte(m.Body)); m.Md5OfBody != hex.EncodeToString(sum[:]) {
+				t.Errorf("%s, %s: the body's md5 is %x", name, m.MessageId, sum)
+			}
+			if other, taken := receipts[m.ReceiptHandle]; taken || m.ReceiptHandle == "" {
+				t.Errorf("%s: %s has the receipt of %q", name, m.MessageId, other)
+			}
+			receipts[m.ReceiptHandle] = m.MessageId
+		}
+	}
+}
+
 // Only what has to come again is named, and its copies come again each for itself.
 func TestFailures(t *testing.T) {
 	f := memory.NewFaults()
@@ -170,17 +202,34 @@ func TestLetters(t *testing.T) {
 		got = letters
 		return letters[1:2], bridge.Drained{}
 	}
+	h.receives = 2
 	ev := sample(t, "ingest-mixed")
 	delete(ev.Records[2].Attributes, "ApproximateReceiveCount")
 	if answer := h.answer(t, ev); answer != `{"batchItemFailures":[{"itemIdentifier":"`+ev.Records[1].MessageId+`"}]}` {
 		t.Errorf("%s", answer)
 	}
-	if len(got) != 6 || got[0].Receives != 1 || got[1].Receives != 2 || got[2].Receives != 1 ||
+	if len(got) != 6 || got[0].Last || !got[1].Last || got[2].Last || got[0].Receives != 1 || got[1].Receives != 2 || got[2].Receives != 1 ||
 		got[0].ID != ev.Records[0].MessageId || got[0].Receipt != ev.Records[0].ReceiptHandle || string(got[0].Body) != ev.Records[0].Body {
 		t.Errorf("%+v", got)
 	}
 	if answer := newHouse(t, nil).answer(t, events.SQSEvent{}); answer != none {
 		t.Errorf("nothing: %s", answer)
+	}
+}
+
+// The drain ends before the function does, with time left for what it does after that.
+func TestDrainEndsBeforeTheFunction(t *testing.T) {
+	h := newHouse(t, nil)
+	var end time.Time
+	h.drain = func(ctx context.Context, letters []bridge.Letter, _ time.Time) ([]bridge.Letter, bridge.Drained) {
+		end, _ = ctx.Deadline()
+		return letters, bridge.Drained{}
+	}
+	limit := time.Now().Add(time.Minute)
+	ctx, cancel := context.WithDeadline(t.Context(), limit)
+	defer cancel()
+	if _, err := h.handle(ctx, sample(t, "ingest")); err != nil || limit.Sub(end) <= bridge.DrainMargin || limit.Sub(end) > 20*time.Second {
+		t.Errorf("it ends %s before: %v", limit.Sub(end), err)
 	}
 }
 

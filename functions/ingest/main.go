@@ -57,7 +57,8 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	services := bridge.Services{"": batches.New(creator, table.Batches, table.Files, settings.FileExpiry)}
 	site := door.Site{
 		Inputs: res.InputsBucket, Results: res.ResultsBucket, FileBytes: settings.FileBytes,
-		Allow: openai.Allow{Endpoints: settings.Endpoints, Windows: settings.Windows},
+		Allow:      openai.Allow{Endpoints: settings.Endpoints, Windows: settings.Windows},
+		FileExpiry: settings.FileExpiry,
 	}
 	if res.Jobs.URL != "" {
 		// Most stacks have no secret, and then nothing of Secrets Manager is set up.
@@ -78,6 +79,7 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		SubmitTimeout: settings.SubmitTimeout,
 		Wait:          -1, // a letter waits where it lies
 		Stolen:        func() { counts.Observer().Add(batch.MetricClaimSteals, 1) },
+		Retaken:       func() { counts.Observer().Add(batch.MetricClaimRetries, 1) },
 		Log:           log,
 	})
 	if err != nil {
@@ -88,8 +90,8 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		door.NewDrops(door.DropPorts{
 			Tenants: tenants, Inputs: inputs, Refusals: store, Events: table.Events, Dead: letters,
 		}, site, o),
-		door.NewMessages(inputs, letters, site, o),
+		door.NewMessages(tenants, inputs, letters, site, o),
 	)
 	drainer := bridge.NewDrainer(claims, doors, letters, log)
-	return handler{drain: drainer.Drain, log: log, counts: counts, usage: meter.NewInvocations("ingest", 0, getenv, log)}, nil
+	return handler{drain: drainer.Drain, receives: settings.IngestReceives, log: log, counts: counts, usage: meter.NewInvocations("ingest", 0, getenv, log)}, nil
 }

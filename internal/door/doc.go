@@ -24,7 +24,9 @@
 // message twice. A file that a folder is made of in S3, and a sidecar, start
 // nothing and are logged; so does an event of S3 that tells of no new object.
 //
-// Trouble is never a refusal: the letter comes back.
+// Trouble is never a refusal: the letter comes back. Delivered for the last time it has
+// word left of it all the same (bridge.LastError), and a copy of it with the dead
+// letters, whichever door it came by: it was no fault of its sender's.
 //
 // A message is judged by the schema that its senders are given
 // (events/ingest-message.schema.json), at run time: one text says what is right,

@@ -163,7 +163,7 @@ func TestDropOfADeletedFile(t *testing.T) {
 		}
 		w.letters.Post(string(l.Body))
 		w.settle()
-		said, there := w.errorObject("acme/in/k.error.json")
+		said, there := w.errorObject(o)
 		if !there || said.Error.Code != "file_not_found" || w.executions() != 0 || w.refused != 1 {
 			t.Errorf("%+v, %d executions, %v refused", said, w.executions(), w.refused)
 		}

@@ -41,10 +41,11 @@ func NewDrops(p DropPorts, s Site, o *Options) *Drops { return &Drops{p, s, o.or
 //
 //	no event of S3, or another bucket's      refused; concerns no tenant
 //	no new object, or not below in/          nothing
-//	below in/, but of no tenant's name       refused; concerns no tenant
 //	a folder's mark, a sidecar               nothing
+//	below in/, but of no tenant's name       refused; concerns no tenant
 //	the tenant's drop is off                 refused
-//	gone before it was read                  refused
+//	gone before it was read, too old         refused
+//	in an archive, under its owner's key     refused
 //	empty, too large, not JSONL, bad wishes  refused
 func (d *Drops) Open(ctx context.Context, l bridge.Letter, now time.Time) (bridge.Request, error) {
 	ev, fault := readEvent(l.Body)
@@ -60,10 +61,10 @@ func (d *Drops) Open(ctx context.Context, l bridge.Letter, now time.Time) (bridg
 		return bridge.Request{}, refused(openai.Invalid("invalid_bucket", "bucket", "The object lies in the bucket %q, which isn't this installation's.", clip(o.Bucket, 100)))
 	case !strings.HasPrefix(o.Key, folder):
 		return bridge.Request{}, d.nothing(ctx, l, ev, "outside "+folder)
+	case strings.HasSuffix(o.Key, "/") && o.Bytes == 0: // of a tenant or not
+		return bridge.Request{}, d.nothing(ctx, l, ev, "a folder")
 	case !ok:
 		return bridge.Request{}, refused(openai.Invalid("invalid_key", "key", "The key lies in no tenant's folder; put it under %s<tenant>/.", folder))
-	case name == "" || strings.HasSuffix(name, "/") && o.Bytes == 0:
-		return bridge.Request{}, d.nothing(ctx, l, ev, "a folder")
 	case strings.HasSuffix(name, sidecarEnd):
 		return bridge.Request{}, d.nothing(ctx, l, ev, "a sidecar")
 	}
@@ -82,17 +83,6 @@ func (d *Drops) request(l bridge.Letter, tenant string, o bridge.Object) bridge.
 
 // fill finds out what the request is, in the order of what it costs.
 func (d *Drops) fill(ctx context.Context, r *bridge.Request, ev event, name string, now time.Time) error {
-	if fault := checkName(name); fault != nil {
-		return refused(fault)
-	}
-	t, err := d.ports.Tenants.Get(ctx, r.Tenant, now)
-	switch {
-	case errors.Is(err, access.ErrNoTenant), err == nil && t.Drop == nil:
-		return refused(openai.Invalid("drop_not_enabled", "", "The tenant %s has no drop: an operator switches it on with 'holdfast tenant drop enable %[1]s --principal WHO'; then put the object again.", r.Tenant))
-	case err != nil:
-		return fmt.Errorf("read tenant %s: %w", r.Tenant, err)
-	}
-	r.Submitter = t.Drop.Principal
 	version := r.Object.Version
 	if version == "" {
 		versions, err := d.ports.Inputs.Versions(ctx, r.Object.Bucket, r.Object.Key)
@@ -104,17 +94,35 @@ func (d *Drops) fill(ctx context.Context, r *bridge.Request, ev event, name stri
 			return refused(gone(*r.Object))
 		}
 		version = found.Version
+		// What is refused from here on is told of that version.
+		r.CorrelationID, r.FileID, r.Object = found.CorrelationID(), found.FileID(r.Tenant), &found
 	}
-	o, given, err := d.ports.Inputs.Head(ctx, r.Object.Bucket, r.Object.Key, version)
+	if fault := checkName(name); fault != nil {
+		return refused(fault)
+	}
+	t, err := d.ports.Tenants.Get(ctx, r.Tenant, now)
 	switch {
-	case errors.Is(err, batch.ErrNotFound):
+	case errors.Is(err, access.ErrNoTenant), err == nil && t.Drop == nil:
+		return refused(openai.Invalid("drop_not_enabled", "", "The tenant %s has no drop: an operator switches it on with 'holdfast tenant drop enable %[1]s --principal WHO'; then put the object again.", r.Tenant))
+	case err != nil:
+		return fmt.Errorf("read tenant %s: %w", r.Tenant, err)
+	}
+	r.Submitter = t.Drop.Principal
+	o, given, err := d.ports.Inputs.Head(ctx, r.Object.Bucket, r.Object.Key, version)
+	switch fault := unreadable(err); {
+	case errors.Is(err, batch.ErrNotFound), err == nil && ev.replaced(o):
 		return refused(gone(bridge.Object{Version: version}))
+	case fault != nil:
+		return refused(fault)
 	case err != nil:
 		return fmt.Errorf("look at an object: %w", err)
 	}
 	r.CorrelationID, r.FileID, r.Object = o.CorrelationID(), o.FileID(r.Tenant), &o
 	if len(r.CorrelationID) > bridge.MaxCorrelationID {
 		return refused(openai.Invalid("invalid_key", "key", "The key is too long once escaped; choose a shorter name."))
+	}
+	if fault := d.site.expired(o, now); fault != nil {
+		return refused(fault)
 	}
 	if fault := d.site.size(o, t.Limits.FileBytes); fault != nil {
 		return refused(fault)
@@ -127,9 +135,11 @@ func (d *Drops) fill(ctx context.Context, r *bridge.Request, ev event, name stri
 		return refused(fault)
 	}
 	begin, err := d.ports.Inputs.Peek(ctx, o, peekedBytes)
-	switch {
+	switch fault := unreadable(err); {
 	case errors.Is(err, batch.ErrNotFound):
 		return refused(gone(o))
+	case fault != nil:
+		return refused(fault)
 	case err != nil:
 		return fmt.Errorf("look into an object: %w", err)
 	}
@@ -137,6 +147,13 @@ func (d *Drops) fill(ctx context.Context, r *bridge.Request, ev event, name stri
 		return refused(fault)
 	}
 	return nil
+}
+
+// Same is bridge.Door.Same: an object is started once, whatever it is to be run with by
+// now. Under its id there may be a row for something else: anybody of the tenant can use
+// it as an idempotency key of theirs.
+func (d *Drops) Same(_ bridge.Letter, r bridge.Request, found bridge.Row) bool {
+	return r.Object != nil && found.Request.FileID == r.FileID
 }
 
 // nothing is bridge.ErrNothing, and says so to whoever wonders.

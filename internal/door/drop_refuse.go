@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
+	"holdfast/internal/openai"
 )
 
 // Refusal is an error object: what is said of an input that started nothing, as
@@ -24,7 +24,7 @@ type Refusal struct {
 	Bucket  string       `json:"bucket"`
 	Key     string       `json:"key"`
 	Version string       `json:"version"` // "" if it never became known
-	Batch   string       `json:"batch"`   // what would have been its id; its events say the same
+	Batch   string       `json:"batch"`   // what would have been its id, or the one whose key the object's id is; its events say the same
 	At      time.Time    `json:"at"`
 }
 
@@ -36,10 +36,7 @@ type RefusalError struct {
 	Code    string  `json:"code"`
 }
 
-// Refuse leaves the error object and the event. Under the same correlation id
-// another request runs already only where this version's object was started
-// before, under wishes that were others then: that is a duplicate, and nobody is
-// to be told that it failed.
+// Refuse leaves the error object and the event.
 func (d *Drops) Refuse(ctx context.Context, l bridge.Letter, r bridge.Request, why error, now time.Time) error {
 	e := asError(why)
 	if r.Tenant == "" || r.Object == nil {
@@ -51,8 +48,8 @@ func (d *Drops) Refuse(ctx context.Context, l bridge.Letter, r bridge.Request, w
 	}
 	id := bridge.BatchID(r.Tenant, r.CorrelationID)
 	if errors.Is(why, bridge.ErrConflict) {
-		d.o.Log.LogAttrs(ctx, slog.LevelInfo, "object was started before with other settings", slog.String("tenant", r.Tenant), slog.String("batch", id))
-		return nil
+		e = openai.Invalid("idempotency_conflict", "", "The object's own id, %s, was used before as the Idempotency-Key or correlation_id of a request for another input; put the object again: its next version has an id of its own.",
+			clip(r.CorrelationID, maxReason))
 	}
 	said := Refusal{
 		Error:  RefusalError{Message: e.Message, Type: e.Type, Code: e.Code},
@@ -65,29 +62,51 @@ func (d *Drops) Refuse(ctx context.Context, l bridge.Letter, r bridge.Request, w
 	if err != nil {
 		return fmt.Errorf("word a refusal: %w", err)
 	}
-	if _, err := d.ports.Refusals.Put(ctx, batch.Object{Bucket: d.site.Results, Key: ErrorKey(r.Tenant, r.Object.Key)}, append(data, '\n')); err != nil {
+	if _, err := d.ports.Refusals.Put(ctx, batch.Object{Bucket: d.site.Results, Key: ErrorKey(r.Tenant, *r.Object)}, append(data, '\n')); err != nil {
 		return fmt.Errorf("leave an error object: %w", err)
 	}
+	_, last := errors.AsType[*bridge.LastError](why)
 	at := now
-	if ev, fault := readEvent(l.Body); fault == nil && ev.Time.UnixMilli() > 0 {
+	if ev, fault := readEvent(l.Body); !last && fault == nil && ev.Time.UnixMilli() > 0 {
 		at = ev.Time // so that telling it twice is telling it once
 	}
 	if err := d.ports.Events.Record(ctx, batch.RefusalOf(r.Tenant, id, e, at.UTC().Truncate(time.Millisecond))); err != nil {
 		return fmt.Errorf("record a refusal: %w", err)
 	}
+	if last {
+		// It was no fault of the object's: once the trouble is over, an operator can send
+		// the event again.
+		if err := d.ports.Dead.Send(ctx, l.Body, e.Code, e.Message); err != nil {
+			return err
+		}
+	}
 	d.o.Observer.Add(batch.MetricRefused, 1)
 	return nil
 }
 
-// ErrorKey is where in the results bucket the error object lies of an input of
-// this key: <tenant>/in/<name>.error.json. Names that are too long with that, or
-// that many programs would take for another key, are their SHA-256 there.
-func ErrorKey(tenant, key string) string {
-	_, name, _ := tenantOf(key)
-	beside := tenant + "/" + folder + name + errorEnd
+// ErrorKey is where in the results bucket the error object of an input lies:
+// <tenant>/in/<name>.<version>.error.json. What is said of one version is never taken
+// for another's, nor put in its place, in whatever order they come. Where the bucket
+// keeps no versions the ETag stands for it. A name that is too long with that, or that
+// many programs would take for another key, is the SHA-256 of the whole key there, and
+// a version that no name can hold its own.
+func ErrorKey(tenant string, o bridge.Object) string {
+	digest := func(s string) string {
+		sum := sha256.Sum256([]byte(s))
+		return hex.EncodeToString(sum[:])
+	}
+	version := o.Version
+	if version == "" || version == "null" {
+		version = strings.Trim(o.ETag, `"`)
+	}
+	if len(version) > 100 || strings.ContainsFunc(version, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
+		version = digest(version)
+	}
+	_, name, _ := tenantOf(o.Key)
+	end := "." + version + errorEnd
+	beside := tenant + "/" + folder + name + end
 	if len(beside) > maxKey || checkName(name) != nil || strings.HasSuffix(name, "/") {
-		sum := sha256.Sum256([]byte(key))
-		return tenant + "/" + folder + hex.EncodeToString(sum[:]) + errorEnd
+		return tenant + "/" + folder + digest(o.Key) + end
 	}
 	return beside
 }

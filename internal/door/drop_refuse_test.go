@@ -1,8 +1,9 @@
 package door_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func (r *rig) refuse(l bridge.Letter) (bridge.Request, error) {
 // What can't start leaves an error object beside its name, an event of the batch
 // that it would have been, and a count.
 func TestRefusedDrops(t *testing.T) {
-	const beside = "acme/in/k.error.json"
+	const beside = "acme/in/k"
 	for name, c := range map[string]struct {
 		key     string // k by default
 		data    string // one line by default
@@ -43,14 +44,14 @@ func TestRefusedDrops(t *testing.T) {
 		code    string
 		param   string
 		says    string
-		at      string // the error object; beside by default
+		at      string // the error object, without its version; beside by default
 	}{
-		"not enabled":           {key: "in/other/k", code: "drop_not_enabled", says: "holdfast tenant drop enable other", at: "other/in/k.error.json"},
-		"switched off":          {key: "in/off/k", code: "drop_not_enabled", says: "holdfast tenant drop enable off", at: "off/in/k.error.json"},
+		"not enabled":           {key: "in/other/k", code: "drop_not_enabled", says: "holdfast tenant drop enable other", at: "other/in/k"},
+		"switched off":          {key: "in/off/k", code: "drop_not_enabled", says: "holdfast tenant drop enable off", at: "off/in/k"},
 		"empty":                 {data: "-", do: func(r *rig, o bridge.Object) {}, code: "empty_file", says: "no requests"},
 		"only blank lines":      {data: "\xef\xbb\xbf \r\n\n\t\n", code: "empty_file", says: "no requests"},
 		"too large":             {data: strings.Repeat("x", 100_001), code: "file_too_large", param: "file", says: "100000 bytes"},
-		"too large for it":      {key: "in/small/k", data: strings.Repeat("x", 101), code: "file_too_large", param: "file", says: "100 bytes", at: "small/in/k.error.json"},
+		"too large for it":      {key: "in/small/k", data: strings.Repeat("x", 101), code: "file_too_large", param: "file", says: "100 bytes", at: "small/in/k"},
 		"gzip":                  {data: "\x1f\x8b\x08\x00", code: "not_jsonl", says: "gzip"},
 		"zip":                   {data: "PK\x03\x04....", code: "not_jsonl", says: "ZIP"},
 		"zstd":                  {data: "\x28\xb5\x2f\xfd", code: "not_jsonl", says: "Zstandard"},
@@ -72,6 +73,11 @@ func TestRefusedDrops(t *testing.T) {
 		"sidecar empty":         {sidecar: "-", code: "invalid_sidecar", param: ".holdfast.json", says: "it is empty"},
 		"sidecar cut":           {sidecar: `{"endpoint":`, code: "invalid_sidecar", param: ".holdfast.json", says: "middle of a value, at byte 12"},
 		"sidecar twice":         {sidecar: `{"endpoint":"a","endpoint":"b"}`, code: "invalid_sidecar", param: ".holdfast.json", says: "'/endpoint' is there twice"},
+		"sidecar of nothing":    {sidecar: `{"window":"1h"}`, code: "invalid_sidecar", param: ".holdfast.json", says: `"window", which means nothing; known are endpoint, completion_window`},
+		"sidecar of both":       {sidecar: `{"completion-window":"1h","completion_window":"1h"}`, code: "invalid_sidecar", param: ".holdfast.json", says: "both spellings"},
+		"sidecar's expiry":      {sidecar: `{"output_expires_after":{"anchor":"created_at","seconds":60}}`, code: "invalid_expires_after", param: "output_expires_after", says: "3600"},
+		"expiry no JSON":        {given: map[string]string{"output-expires-after": "1h"}, code: "invalid_expires_after", param: "output_expires_after", says: "x-amz-meta-output-expires-after"},
+		"the tenant's folder":   {key: "in/acme/", code: "invalid_key", param: "key", says: "the tenant's folder itself", at: "hash"},
 		"sidecar large":         {sidecar: `{"x":"` + strings.Repeat("x", 64<<10) + `"}`, code: "invalid_sidecar", param: ".holdfast.json", says: "larger than 65536"},
 		"sidecar of a number":   {sidecar: `{"endpoint":1}`, code: "invalid_type", param: "endpoint", says: "expected a string"},
 		"sidecar's window":      {sidecar: `{"completion_window":"3h"}`, code: "invalid_completion_window", param: "completion_window", says: "3h"},
@@ -81,7 +87,7 @@ func TestRefusedDrops(t *testing.T) {
 		"a control character":   {key: "in/acme/a\nb", code: "invalid_key", param: "key", says: `'\n' at byte 1`, at: "hash"},
 		"a folder with bytes":   {key: "in/acme/k/", data: "[", code: "not_jsonl", says: "array", at: "hash"},
 		"a very long name":      {key: "in/acme/" + strings.Repeat("x", 1016), data: "[", code: "not_jsonl", says: "array", at: "hash"},
-		"its longest neighbour": {key: "in/acme/" + strings.Repeat("x", 1005), data: "[", code: "not_jsonl", says: "array", at: "acme/in/" + strings.Repeat("x", 1005) + ".error.json"},
+		"its longest neighbour": {key: "in/acme/" + strings.Repeat("x", 1002), data: "[", code: "not_jsonl", says: "array", at: "acme/in/" + strings.Repeat("x", 1002)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -110,12 +116,13 @@ func TestRefusedDrops(t *testing.T) {
 			case "":
 				at = beside
 			case "hash":
-				at = door.ErrorKey("acme", c.key)
-				if len(at) != len("acme/in/")+64+len(".error.json") {
-					t.Errorf("the error object is %q", at)
-				}
+				sum := sha256.Sum256([]byte(c.key))
+				at = "acme/in/" + hex.EncodeToString(sum[:])
 			}
-			said, there := r.errorObject(at)
+			if keys := r.mem.Objects.Keys(results); len(keys) != 1 || keys[0] != at+"."+o.Version+".error.json" {
+				t.Errorf("the error object is %q, want it at %q", keys, at)
+			}
+			said, there := r.errorObject(o)
 			if !there {
 				t.Fatalf("no %s; %v, refused with: %v", at, r.mem.Objects.Keys(results), why)
 			}
@@ -176,21 +183,6 @@ func TestRefusedEvents(t *testing.T) {
 		if r.refused != 1 || len(r.mem.Objects.Keys(results)) > 0 {
 			t.Errorf("%s: %v counted, %v", name, r.refused, r.mem.Objects.Keys(results))
 		}
-	}
-}
-
-// An object that was started before, under other wishes, is a duplicate.
-func TestConflictOfADropIsNoRefusal(t *testing.T) {
-	r := newRig(t)
-	_, l := r.put("k", line, nil)
-	req := r.open(l)
-	for _, why := range []error{bridge.ErrConflict, fmt.Errorf("%w: %w", bridge.ErrRefused, bridge.ErrConflict)} {
-		if err := r.doors(nil).Refuse(t.Context(), l, req, why, start); err != nil {
-			t.Error(err)
-		}
-	}
-	if r.refused != 0 || len(r.mem.Objects.Keys(results)) > 0 || len(r.letters.Dead()) > 0 {
-		t.Errorf("%v counted, %v, %v", r.refused, r.mem.Objects.Keys(results), r.letters.Dead())
 	}
 }
 

@@ -39,12 +39,14 @@ func TestWhatAnObjectWishes(t *testing.T) {
 	}{
 		"nothing":            {"acme", nil, "", "/v1/chat/completions", "24h", ""},
 		"the tenant's":       {"beta", nil, "", "/v1/embeddings", "1h", ""},
-		"the object's":       {"beta", map[string]string{"endpoint": "/v1/chat/completions", "completion-window": "24h", "metadata": `{"who":"me"}`}, `no JSON, and not read`, "/v1/chat/completions", "24h", "me"},
+		"the object's":       {"beta", map[string]string{"endpoint": "/v1/chat/completions", "completion-window": "24h", "metadata": `{"who":"me"}`, "output-expires-after": `{"anchor":"created_at","seconds":3600}`}, `no JSON, and not read`, "/v1/chat/completions", "24h", "me"},
 		"spaces around":      {"acme", map[string]string{"endpoint": " /v1/embeddings ", "metadata": "  "}, "", "/v1/embeddings", "24h", ""},
 		"encoded by S3":      {"acme", map[string]string{"metadata": encoded}, "", "/v1/chat/completions", "24h", "Zoë 日"},
-		"the sidecar's":      {"beta", nil, `{"endpoint":"/v1/chat/completions","completion_window":"24h","metadata":{"who":"it"},"mine":[1]}`, "/v1/chat/completions", "24h", "it"},
+		"the sidecar's":      {"beta", nil, `{"endpoint":"/v1/chat/completions","completion_window":"24h","metadata":{"who":"it"}}`, "/v1/chat/completions", "24h", "it"},
 		"some of each":       {"beta", map[string]string{"endpoint": "/v1/chat/completions"}, `{"endpoint":"/v1/nothing","metadata":{"who":"it"},"completion_window":null}`, "/v1/chat/completions", "1h", "it"},
 		"other metadata":     {"acme", map[string]string{"author": "me", "window": "1h"}, "", "/v1/chat/completions", "24h", ""},
+		"as the API spells":  {"acme", map[string]string{"completion_window": "1h"}, "", "/v1/chat/completions", "1h", ""},
+		"as a header spells": {"acme", nil, `{"completion-window":"1h"}`, "/v1/chat/completions", "1h", ""},
 		"an empty sidecar's": {"acme", nil, `{}`, "/v1/chat/completions", "24h", ""},
 	} {
 		key := "in/" + c.tenant + "/" + name
@@ -55,6 +57,58 @@ func TestWhatAnObjectWishes(t *testing.T) {
 		if got.Endpoint != c.endpoint || got.Window != c.window || got.Metadata["who"] != c.metadata || (got.Metadata == nil) != (c.metadata == "") {
 			t.Errorf("%s: %s, %s, %v", name, got.Endpoint, got.Window, got.Metadata)
 		}
+	}
+}
+
+// When the results expire is said like the rest, in either spelling.
+func TestExpiryThatAnObjectWishes(t *testing.T) {
+	r := newRig(t)
+	const expiry = `{"anchor":"created_at","seconds":7200}`
+	for name, c := range map[string]struct {
+		given   map[string]string
+		sidecar string
+		want    time.Duration
+	}{
+		"nothing":                 {nil, "", 0},
+		"the object's":            {map[string]string{"output-expires-after": expiry}, "", 2 * time.Hour},
+		"as the API spells":       {map[string]string{"output_expires_after": expiry}, "", 2 * time.Hour},
+		"the sidecar's":           {nil, `{"output_expires_after":` + expiry + `}`, 2 * time.Hour},
+		"as a header spells":      {nil, `{"output-expires-after":` + expiry + `}`, 2 * time.Hour},
+		"null is absent":          {nil, `{"output_expires_after":null}`, 0},
+		"the object's goes first": {map[string]string{"output-expires-after": expiry}, `{"output_expires_after":7}`, 2 * time.Hour},
+	} {
+		key := "in/acme/" + name
+		if c.sidecar != "" {
+			r.inputs.Store(inputs, key+".holdfast.json", []byte(c.sidecar), nil, start)
+		}
+		if got := r.open(created(r.inputs.Store(inputs, key, []byte(line), c.given, start))); got.OutputExpiry != c.want {
+			t.Errorf("%s: %s", name, got.OutputExpiry)
+		}
+	}
+}
+
+// While the bucket's versioning is suspended each put is an input of its own. What was
+// put in place of another before that was read is the only one left, and said to be.
+func TestSuspendedVersions(t *testing.T) {
+	r := newRig(t)
+	put := func(data string) bridge.Object {
+		r.inputs.Remove(inputs, "in/acme/k", "null")
+		return r.inputs.StoreAs(bridge.Object{Bucket: inputs, Key: "in/acme/k", Version: "null", StoredAt: start}, []byte(data), nil)
+	}
+	first := put(line)
+	one := r.open(created(first))
+	second := put(line + line)
+	two := r.open(created(second))
+	if one.CorrelationID == two.CorrelationID || one.FileID == two.FileID || *two.Object != second {
+		t.Errorf("%s, %s", one.CorrelationID, two.CorrelationID)
+	}
+	req, why := r.refuse(created(first))
+	said, there := r.errorObject(first)
+	if !there || said.Error.Code != "object_not_found" || req.CorrelationID != one.CorrelationID {
+		t.Errorf("%v: %+v of %+v", why, said, req)
+	}
+	if _, there := r.errorObject(second); there {
+		t.Error("the one that is there is said to be gone")
 	}
 }
 
@@ -147,6 +201,8 @@ func TestStartsNothing(t *testing.T) {
 	for name, l := range map[string]bridge.Letter{
 		"a sidecar":                named("in/acme/k.holdfast.json", 10),
 		"a folder":                 named("in/acme/sub/", 0),
+		"the folder of all":        named("in/", 0),
+		"a folder of no tenant's":  named("in/Acme/", 0),
 		"the tenant's own folder":  named("in/acme/", 0),
 		"what the API uploaded":    named("files/acme/file-1", 10),
 		"a delete":                 created(o, func(ev, _ map[string]any) { ev["detail-type"] = "Object Deleted" }),

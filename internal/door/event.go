@@ -15,6 +15,9 @@ import (
 // created is what S3 says to EventBridge of a new object, however it came to be.
 const created = "Object Created"
 
+// s3 is the source of S3's events.
+const s3 = "aws.s3"
+
 // event is what EventBridge sends for S3, in the members that matter here. Keys
 // come as they are: it is the older notifications of S3 that escape them.
 type event struct {
@@ -41,8 +44,10 @@ func readEvent(body []byte) (event, *openai.Error) {
 	}
 	o := ev.Detail.Object
 	switch {
-	case ev.Source != "aws.s3":
+	case ev.Source != s3:
 		return event{}, openai.Invalid("invalid_event", "source", "The event comes from %q; this queue takes those of S3, and messages.", clip(ev.Source, 100))
+	case ev.DetailType == "":
+		return event{}, openai.Invalid("invalid_event", "detail-type", "The event doesn't say what it tells of: it has no detail-type.")
 	case ev.DetailType == created && (ev.Detail.Bucket.Name == "" || o.Key == "" || o.Version == "" && o.ETag == ""):
 		return event{}, openai.Invalid("invalid_event", "detail", "The event names no object: it needs bucket, key, and version-id or etag.")
 	}
@@ -53,6 +58,14 @@ func readEvent(body []byte) (event, *openai.Error) {
 func (ev event) object() bridge.Object {
 	o := ev.Detail.Object
 	return bridge.Object{Bucket: ev.Detail.Bucket.Name, Key: o.Key, Version: o.Version, ETag: o.ETag, Bytes: o.Size}
+}
+
+// replaced reports whether what is stored under the event's version is not what it
+// tells of any more. Only the version "null", of a bucket that keeps none at present,
+// can be written twice.
+func (ev event) replaced(o bridge.Object) bool {
+	told := strings.Trim(ev.Detail.Object.ETag, `"`)
+	return o.Version == "null" && told != "" && told != strings.Trim(o.ETag, `"`)
 }
 
 // among finds the version that an event without one is about: of those with its

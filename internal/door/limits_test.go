@@ -79,10 +79,10 @@ func TestDoorsOfALargeFile(t *testing.T) {
 			t.Errorf("%+v", sum)
 		}
 		const words = "The file is larger than the limit of 17 bytes; split it into several batches."
-		if said, ok := w.errorObject("acme/in/k.error.json"); !ok || said.Error.Code != "file_too_large" || said.Error.Message != words {
+		if said, ok := w.errorObject(o); !ok || said.Error.Code != "file_too_large" || said.Error.Message != words {
 			t.Errorf("%+v", said)
 		}
-		if dead := w.letters.Dead(); len(dead) != 1 || dead[0].Code != "file_too_large" || dead[0].Reason != words {
+		if dead := w.letters.Dead(); len(dead) != 1 || dead[0].Code != "file_too_large" || dead[0].Reason != "At '/input': "+words {
 			t.Errorf("%+v", dead)
 		}
 		w.limit("acme", access.Limits{FileBytes: int64(len(line))})

@@ -62,6 +62,12 @@ func TestMessageIsARequest(t *testing.T) {
 		"an object":               {message(with("input", map[string]any{"bucket": inputs, "key": o.Key, "version": o.Version})), of(o)},
 		"the newest object":       {message(with("input", map[string]any{"bucket": inputs, "key": o.Key})), of(newest)},
 		"no version":              {message(with("input", map[string]any{"bucket": inputs, "key": o.Key, "version": nil})), of(newest)},
+		"no object":               {message(with("input", map[string]any{"file_id": "file-1", "bucket": nil, "key": nil, "version": nil})), func(*bridge.Request) {}},
+		"no file":                 {message(with("input", map[string]any{"file_id": nil, "bucket": inputs, "key": o.Key})), of(newest)},
+		"1 in another spelling":   {message(with("v", json.RawMessage("1.0"))), func(*bridge.Request) {}},
+		"1 in a third":            {message(with("v", json.RawMessage("10e-1"))), func(*bridge.Request) {}},
+		"seconds with exponent":   {message(with("output_expires_after", map[string]any{"anchor": "created_at", "seconds": json.RawMessage("3.6e3")})), func(r *bridge.Request) { r.OutputExpiry = time.Hour }},
+		"seconds with a point":    {message(with("output_expires_after", map[string]any{"anchor": "created_at", "seconds": json.RawMessage("3600.0")})), func(r *bridge.Request) { r.OutputExpiry = time.Hour }},
 		"the longest id":          {message(with("correlation_id", strings.Repeat("é", 2048))), func(r *bridge.Request) { r.CorrelationID = strings.Repeat("é", 2048) }},
 	} {
 		want := least
@@ -143,6 +149,9 @@ func TestRefusedMessages(t *testing.T) {
 		"a long name":            {message(with("metadata", map[string]any{strings.Repeat("k", 65): "v"})), "invalid_message", "at '/metadata': the name of a pair"},
 		"huge metadata":          {message(with("metadata", map[string]any{"k": strings.Repeat("x", 1<<20)})), "invalid_message", "at '/metadata/k'"},
 		"an expiry":              {message(with("output_expires_after", map[string]any{"anchor": "created_at", "seconds": 60})), "invalid_message", "at '/output_expires_after/seconds'"},
+		"half a second":          {message(with("output_expires_after", map[string]any{"anchor": "created_at", "seconds": 3600.5})), "invalid_message", "at '/output_expires_after/seconds'"},
+		"nothing but nulls":      {message(with("input", map[string]any{"file_id": nil, "bucket": nil, "key": nil})), "invalid_message", "at '/input': give either"},
+		"an object half null":    {object(with("key", nil)), "invalid_message", "at '/input': give either"},
 		"half an expiry":         {message(with("output_expires_after", map[string]any{"seconds": 7200})), "invalid_message", "'anchor'"},
 		"another bucket":         {object(with("bucket", "mine")), "invalid_bucket", `At '/input/bucket': The bucket "mine"`},
 		"the results":            {object(with("bucket", results)), "invalid_bucket", "At '/input/bucket'"},
@@ -238,7 +247,7 @@ func TestSchemaSaysWhatHolds(t *testing.T) {
 
 // FuzzMessage: whatever comes, it is a request, a refusal with a reason, or nothing.
 func FuzzMessage(f *testing.F) {
-	samples, err := filepath.Glob("../../events/ingest-*.json")
+	samples, err := filepath.Glob("../../events/ingest*.json")
 	if err != nil || len(samples) == 0 {
 		f.Fatal(samples, err)
 	}

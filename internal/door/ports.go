@@ -16,7 +16,8 @@ type Tenants interface {
 }
 
 // Inputs looks at objects of the inputs bucket, which keeps versions. Errors
-// other than batch.ErrNotFound are trouble of the moment.
+// other than those named, and batch.ErrArchived and batch.ErrCustomerKey of an object
+// whose bytes nobody here will get, are trouble of the moment.
 type Inputs interface {
 	// Head tells what is stored under this version, or under the newest where
 	// version is "", and the metadata that its owner gave it, by lower-case name

@@ -19,6 +19,10 @@ func refused(e *openai.Error) error { return fmt.Errorf("%w: %w", bridge.ErrRefu
 
 // asError is what err says in the API's words, for a caller who may see all of it.
 func asError(err error) *openai.Error {
+	if e, ok := errors.AsType[*bridge.LastError](err); ok {
+		return openai.Invalid("tries_ended", "", "Nothing could be started in %d deliveries, and Holdfast gave up: %s. Where a claim was left open the batch is started yet, and its status tells.",
+			e.Receives, clip(strings.TrimSuffix(asError(e.Cause).Message, "."), maxCause))
+	}
 	if e, ok := errors.AsType[*openai.Error](err); ok {
 		return e
 	}
@@ -30,6 +34,9 @@ func asError(err error) *openai.Error {
 
 // maxReason bounds a reason, in bytes, for whoever keeps it.
 const maxReason = 1000
+
+// maxCause leaves a reason room for the sentence around a cause.
+const maxCause = maxReason - 200
 
 // clip cuts s to at most so many bytes, between characters.
 func clip(s string, most int) string {

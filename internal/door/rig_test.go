@@ -3,6 +3,7 @@ package door_test
 import (
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,11 +31,13 @@ var site = door.Site{
 // rig is an installation in process, with the drop of "acme" switched on.
 type rig struct {
 	*testing.T
-	mem     *memory.Memory
-	inputs  *memory.Inputs
-	letters *memory.Letters
-	held    bool // to limits
-	refused float64
+	mem      *memory.Memory
+	inputs   *memory.Inputs
+	letters  *memory.Letters
+	held     bool // to limits
+	expiry   time.Duration
+	counting sync.Mutex
+	refused  float64
 }
 
 func newRig(t *testing.T) *rig {
@@ -54,16 +57,21 @@ func (r *rig) tenant(name string, d *access.Drop, l access.Limits) {
 func (r *rig) doors(f *memory.Faults) door.Router {
 	o := &door.Options{Observer: func(m batch.Metric, n float64) {
 		if m == batch.MetricRefused {
+			r.counting.Lock()
+			defer r.counting.Unlock()
 			r.refused += n
 		}
 	}}
 	mem := r.mem.With(f)
 	in, letters := r.inputs.With(f), r.letters.With(f)
+	at := site
+	at.FileExpiry = r.expiry
+	tenants := access.NewTenantCache(mem.Table.Tenants, nil)
 	return door.NewRouter(
 		door.NewDrops(door.DropPorts{
-			Tenants: access.NewTenantCache(mem.Table.Tenants, nil), Inputs: in, Refusals: mem.Objects, Events: mem.Table.Events, Dead: letters,
-		}, site, o),
-		door.NewMessages(in, letters, site, o),
+			Tenants: tenants, Inputs: in, Refusals: mem.Objects, Events: mem.Table.Events, Dead: letters,
+		}, at, o),
+		door.NewMessages(tenants, in, letters, at, o),
 	)
 }
 
@@ -109,9 +117,11 @@ func (r *rig) open(l bridge.Letter) bridge.Request {
 	return req
 }
 
-// errorObject is what lies under a key of the results bucket.
-func (r *rig) errorObject(key string) (door.Refusal, bool) {
+// errorObject is what is said of an object in the results bucket.
+func (r *rig) errorObject(o bridge.Object) (door.Refusal, bool) {
 	r.Helper()
+	tenant, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "in/"), "/")
+	key := door.ErrorKey(tenant, o)
 	data := r.mem.Objects.Bytes(results, key)
 	if data == nil {
 		return door.Refusal{}, false

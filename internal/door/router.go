@@ -31,13 +31,20 @@ func (r Router) Refuse(ctx context.Context, l bridge.Letter, req bridge.Request,
 	return r.of(l).Refuse(ctx, l, req, why, now)
 }
 
-// of tells an event by a member that no message has and every event. Whatever is
-// no JSON is a message: its door says what is wrong with it.
+// Same is bridge.Door.Same of the letter's door.
+func (r Router) Same(l bridge.Letter, req bridge.Request, found bridge.Row) bool {
+	return r.of(l).Same(l, req, found)
+}
+
+// of tells an event by a member that no message has and every event, or by where it
+// says that it comes from. Whatever is no JSON is a message: its door says what is
+// wrong with it.
 func (r Router) of(l bridge.Letter) bridge.Door {
 	var event struct {
+		Source     jsontext.Value `json:"source"`
 		DetailType jsontext.Value `json:"detail-type"`
 	}
-	if json.Unmarshal(l.Body, &event) == nil && len(event.DetailType) > 0 {
+	if json.Unmarshal(l.Body, &event) == nil && (len(event.DetailType) > 0 || string(event.Source) == `"`+s3+`"`) {
 		return r.drops
 	}
 	return r.messages

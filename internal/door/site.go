@@ -1,6 +1,7 @@
 package door
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ type Site struct {
 	Allow     openai.Allow // neither list is empty; the first of each is the default
 	FileBytes int64        // the largest input
 	Service   string       // bridge.Request.Service of what comes in
+	// FileExpiry is how long an object can be an input, from when it was stored: as
+	// long as its file lives. 0: for ever.
+	FileExpiry time.Duration
 }
 
 // Options tune a door; the zero value works.
@@ -44,7 +48,7 @@ func (o *Options) orDefault() Options {
 const (
 	folder      = "in/"            // in/<tenant>/<name>
 	sidecarEnd  = ".holdfast.json" // <key>.holdfast.json says how the object is run
-	errorEnd    = ".error.json"    // <tenant>/in/<name>.error.json says why it isn't
+	errorEnd    = ".error.json"    // <tenant>/in/<name>.<version>.error.json says why it isn't
 	maxKey      = 1024             // bytes, of S3
 	maxSidecar  = 64 << 10
 	peekedBytes = 64 << 10
@@ -97,6 +101,27 @@ func (s Site) size(o bridge.Object, own int64) *openai.Error {
 	return nil
 }
 
+// expired refuses what is older than a file may be.
+func (s Site) expired(o bridge.Object, now time.Time) *openai.Error {
+	if s.FileExpiry == 0 || now.Before(o.StoredAt.Add(s.FileExpiry)) {
+		return nil
+	}
+	return openai.Invalid("object_expired", "key", "The object %q was stored at %s, and an input is kept for %s from then on; put it again.",
+		clip(o.Key, 200), o.StoredAt.UTC().Format(time.RFC3339), s.FileExpiry)
+}
+
+// unreadable says why nobody here will ever get an object's bytes; nil of trouble that
+// may pass.
+func unreadable(err error) *openai.Error {
+	switch {
+	case errors.Is(err, batch.ErrArchived):
+		return openai.Invalid("object_archived", "key", "The object lies in an archive of S3, where nobody can read it; restore it and put a copy of it, in a storage class that is read at once.")
+	case errors.Is(err, batch.ErrCustomerKey):
+		return openai.Invalid("object_encrypted", "key", "The object is encrypted with a key that S3 doesn't keep (SSE-C), so that Holdfast can't read it; put it without one.")
+	}
+	return nil
+}
+
 // tenantOf splits a key of a drop. It isn't ok where the key has no folder of a
 // tenant's.
 func tenantOf(key string) (tenant, name string, ok bool) {
@@ -111,6 +136,9 @@ func tenantOf(key string) (tenant, name string, ok bool) {
 // checkName refuses names that don't come through: clients and proxies resolve
 // dots to another key, listings can't hold control characters.
 func checkName(name string) *openai.Error {
+	if name == "" {
+		return openai.Invalid("invalid_key", "key", "The key is the tenant's folder itself; give the object a name in it.")
+	}
 	for segment := range strings.SplitSeq(name, "/") {
 		if segment == "." || segment == ".." {
 			return openai.Invalid("invalid_key", "key", "The key has a segment '%s', which many programs take for another folder; choose another name.", segment)

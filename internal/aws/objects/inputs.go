@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,15 +33,13 @@ func (s Inputs) Head(ctx context.Context, bucket, key, version string) (bridge.O
 		in.VersionId = &version
 	}
 	out, err := s.client.HeadObject(ctx, in)
-	if code(err) == "BadRequest" && version != "" {
-		// S3 says no more than that of a version that has no version's form. But it says
-		// the same of other things, so the list of versions has to tell.
-		if all, listErr := s.Versions(ctx, bucket, key); listErr == nil && !slices.ContainsFunc(all, func(o bridge.Object) bool { return o.Version == version }) {
-			err = fmt.Errorf("%w: %w", batch.ErrNotFound, err)
-		}
-	}
-	if gone(err) {
+	switch {
+	case code(err) == "BadRequest":
+		err = s.whatIsBad(ctx, named, err)
+	case gone(err):
 		err = fmt.Errorf("%w: %w", batch.ErrNotFound, err)
+	case err == nil && archived(out):
+		err = batch.ErrArchived
 	}
 	if err != nil {
 		return bridge.Object{}, nil, objectErr("head", named, err)
@@ -102,7 +99,7 @@ func (s Inputs) Peek(ctx context.Context, o bridge.Object, most int64) ([]byte, 
 	case code(err) == "InvalidRange":
 		return nil, nil // the range of an empty object
 	case err != nil:
-		return nil, objectErr("peek into", named, err)
+		return nil, objectErr("peek into", named, unreadable(err))
 	}
 	defer out.Body.Close()
 	if got := aws.ToString(out.ContentRange); got != "" && !strings.HasPrefix(got, "bytes 0-") {

@@ -91,7 +91,7 @@ func TestAnswersOfS3(t *testing.T) {
 
 func TestErrorObjectsAreKeptAsResults(t *testing.T) {
 	s := New(awstest.Server(t, http.NotFoundHandler()), &Options{ResultsBucket: "results"})
-	got := s.tagging(batch.Object{Bucket: "results", Key: door.ErrorKey("acme", "in/acme/a b.jsonl")})
+	got := s.tagging(batch.Object{Bucket: "results", Key: door.ErrorKey("acme", bridge.Object{Key: "in/acme/a b.jsonl", Version: "v1"})})
 	if got == nil || *got != "keep=result" {
 		t.Errorf("tags %v", got)
 	}

@@ -16,7 +16,7 @@ import (
 //	<tenant>/plan/<batch>.jsonl                          plan
 //	<tenant>/out/<batch>_receipts.jsonl                  receipt
 //	<tenant>/out/<batch>_{output,error}.jsonl            result
-//	<tenant>/in/<name>.error.json                        result: why an input started nothing
+//	<tenant>/in/<name>.<version>.error.json              result: why an input started nothing
 //
 // What has another shape gets none, and is kept.
 func (s *Objects) tagging(o batch.Object) *string {
