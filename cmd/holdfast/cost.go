@@ -62,7 +62,7 @@ const (
 )
 
 // metered are the functions that write usage lines.
-var metered = []string{"api", "ingest", "plan", "work", "finish", "reap"}
+var metered = []string{"api", "ingest", "plan", "work", "finish", "reap", "gateway"}
 
 func (a *app) cost() *cobra.Command {
 	var group string

@@ -40,9 +40,12 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		return handler{}, err
 	}
 	table := dynamo.Open(cfg, res.Table)
+	tenants := access.NewTenantCache(table.Tenants, nil)
 	g := gateway.New(gateway.Ports{
-		Keys:     access.NewCache(table.Keys, &access.CacheOptions{WrongKeys: settings.WrongKeys, Log: log}),
-		Tenants:  access.NewTenantCache(table.Tenants, nil),
+		Keys: access.NewCache(table.Keys, &access.CacheOptions{
+			WrongKeys: settings.WrongKeys, Log: log, Tenants: tenants, Pairs: table.Keys,
+		}),
+		Tenants:  tenants,
 		Batches:  table.Batches,
 		Receipts: table.Receipts,
 		Upstream: models,

@@ -22,5 +22,9 @@
 // batches start that come in by the S3 door. It needs none; [TenantCache] spares
 // the table there.
 //
-// The package imports the standard library alone.
+// Whoever acts for others does so by [Decide], the replay rule: a key with
+// batch_replay acts for the submitter of a batch that runs, and for nobody else. What
+// the gateway calls then leaves a [Receipt].
+//
+// The package imports the standard library, and openai for the usage in a receipt.
 package access

@@ -6,7 +6,8 @@ import (
 	"holdfast/internal/deptest"
 )
 
-// Who may call is decided without AWS, HTTP or a library.
+// Who may call is decided without AWS. The JSON library comes with package openai,
+// whose Usage a receipt holds.
 func TestImports(t *testing.T) {
-	deptest.Only(t, "holdfast/internal/lease", "holdfast/internal/openai")
+	deptest.Only(t, "holdfast/internal/lease", "holdfast/internal/openai", "github.com/go-json-experiment/json")
 }

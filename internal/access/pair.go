@@ -56,6 +56,13 @@ func (c *TenantCache) Pace(ctx context.Context, caller Caller, name string, now 
 	return Limits{}, nil
 }
 
+// AfterRead is the caller of a request for which the table was read already: see
+// [TenantCache.Pace].
+func (c Caller) AfterRead() Caller {
+	c.read = true
+	return c
+}
+
 // fresh reports whether Get would answer without a read.
 func (c *TenantCache) fresh(name string, now time.Time) bool {
 	_, ok := c.tenants.lookup(name, now)

@@ -33,7 +33,7 @@ var keys = []struct {
 	{"everything", access.Scopes, true},
 }
 
-// tenants is each way to say X-Tenant-ID. The keys are tenant fleet's. names is the
+// tenantHeaders is each way to say X-Tenant-ID. The keys are tenant fleet's. names is the
 // tenant that the header names in good form, "" if it names none.
 var tenantHeaders = []struct {
 	name   string

@@ -53,7 +53,7 @@ func NewDrain(ctx context.Context, p DrainPorts, tenant string, now time.Time) (
 		return nil, err
 	}
 	letters := memory.NewLetters(nil) // a message that is done with costs the queue nothing more
-	d.drainer = bridge.NewDrainer(d.bridge, door.NewMessages(nil, letters, door.Site{
+	d.drainer = bridge.NewDrainer(d.bridge, door.NewMessages(nil, nil, letters, door.Site{
 		Inputs: "inputs", Results: "results", FileBytes: 1 << 20,
 		Allow: openai.Allow{Endpoints: []string{"/v1/chat/completions"}, Windows: []string{"24h"}},
 	}, nil), letters, nil)

@@ -105,7 +105,7 @@ func (g *Gateway) made(x *exchange, q *request, about openai.Body, body []byte) 
 	// Interleaving it stops: look; cancel; the receipt takes its time; a line is sent
 	// for somebody who has withdrawn it long ago.
 	if q.who.Replay && g.now().Sub(q.seen) > maxAge {
-		who, err := access.Decide(q.Context(), q.caller, q.asserted, g.views.runs(true, &q.seen))
+		who, err := access.Decide(q.Context(), q.caller, q.asserted, g.views.runs(&q.seen))
 		if err == nil && who != q.who {
 			err = access.ErrReplay
 		}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -22,10 +21,11 @@ type Keys interface {
 	Authenticate(ctx context.Context, header, source string, now time.Time) (access.Caller, error)
 }
 
-// Tenants gives a tenant's record, which may be a minute old; access.ErrNoTenant.
-// *access.TenantCache is one.
+// Tenants knows what tenants may use up. *access.TenantCache is one.
 type Tenants interface {
-	Get(ctx context.Context, name string, now time.Time) (access.Tenant, error)
+	// Pace are the limits of the tenant of this name for a request of the caller's, as
+	// far as that costs no second read.
+	Pace(ctx context.Context, c access.Caller, name string, now time.Time) (access.Limits, error)
 }
 
 // Batches reads a batch, strongly consistent. batch.ErrNotFound. Every batch.Batches
@@ -164,7 +164,7 @@ func (g *Gateway) serve(x *exchange, r *http.Request) (err error) {
 	}
 	x.who = access.Identity{Tenant: caller.Tenant, OnBehalfOf: caller.Principal, Key: caller.Key, Line: access.NoLine}
 	q := &request{Request: r, caller: caller, asserted: assertedBy(r.Header)}
-	if q.who, err = access.Decide(r.Context(), caller, q.asserted, g.views.runs(false, &q.seen)); err != nil {
+	if q.who, err = access.Decide(r.Context(), caller, q.asserted, g.views.runs(&q.seen)); err != nil {
 		return err
 	}
 	x.who = q.who
@@ -175,7 +175,7 @@ func (g *Gateway) serve(x *exchange, r *http.Request) (err error) {
 			return err
 		}
 	}
-	if err := g.pace(q.Context(), q.who.Tenant, x.began); err != nil {
+	if err := g.pace(q, x.began); err != nil {
 		return err
 	}
 	return do(x, q)
@@ -191,12 +191,16 @@ type request struct {
 }
 
 // pace holds the tenant that a request counts as to its requests a minute.
-func (g *Gateway) pace(ctx context.Context, tenant string, now time.Time) error {
-	t, err := g.ports.Tenants.Get(ctx, tenant, now)
-	if err != nil && !errors.Is(err, access.ErrNoTenant) {
+func (g *Gateway) pace(q *request, now time.Time) error {
+	caller := q.caller
+	if q.who.Replay && !q.seen.Before(now) { // its batch was read just now
+		caller = caller.AfterRead()
+	}
+	limits, err := g.ports.Tenants.Pace(q.Context(), caller, q.who.Tenant, now)
+	if err != nil {
 		return err
 	}
-	if wait := g.rates.Take(tenant, t.Limits.RequestsPerMinute, now); wait > 0 {
+	if wait := g.rates.Take(q.who.Tenant, limits.RequestsPerMinute, now); wait > 0 {
 		return openai.RateLimited(wait)
 	}
 	return nil

@@ -106,9 +106,10 @@ const reply = `{"id":"chatcmpl-1","choices":[{"message":{"content":"hi"}}],"usag
 func (h *house) open() {
 	view := h.mem.With(h.faults)
 	log := slog.New(slog.NewJSONHandler(locked{h}, nil))
+	tenants := access.NewTenantCache(view.Table.Tenants, nil)
 	g := gateway.New(gateway.Ports{
-		Keys:    access.NewCache(view.Table.Keys, &access.CacheOptions{Log: log}),
-		Tenants: access.NewTenantCache(view.Table.Tenants, nil), Batches: view.Table.Batches, Receipts: view.Table.Receipts, Upstream: h.upstream,
+		Keys:    access.NewCache(view.Table.Keys, &access.CacheOptions{Log: log, Tenants: tenants, Pairs: view.Table.Keys}),
+		Tenants: tenants, Batches: view.Table.Batches, Receipts: view.Table.Receipts, Upstream: h.upstream,
 	}, h.settings, &gateway.Options{Log: log, Now: h.clock})
 	server := httptest.NewServer(g)
 	h.t.Cleanup(server.Close)

@@ -62,7 +62,7 @@ func (g *Gateway) relay(ctx context.Context, x *exchange, q *request, resp *http
 	}
 }
 
-// maxEvent is the longest event of a stream that is searched for a usage.
+// maxEvent is how much of an event of a stream is searched for a usage.
 const maxEvent = 1 << 20
 
 // ledger takes note of a reply for its receipt.
@@ -112,7 +112,7 @@ func (l *ledger) Write(b []byte) (int, error) {
 // an event carries (responses).
 func (l *ledger) event() {
 	data, ok := bytes.CutPrefix(l.text, []byte("data:"))
-	if ok && !l.long && bytes.Contains(data, []byte(`"usage"`)) {
+	if ok && bytes.Contains(data, []byte(`"usage"`)) {
 		var in struct {
 			Response json.RawMessage `json:"response"`
 		}

@@ -55,13 +55,13 @@ func (v view) batch() batch.Batch {
 	return batch.Batch{Status: v.status, Ending: v.ending, EndingAt: v.endingAt}
 }
 
-// runs is access.Runs for one request, from what is kept or, if anew, by a look of its
-// own. at becomes when that look began.
-func (s *views) runs(anew bool, at *time.Time) access.Runs {
+// runs is access.Runs for one request, from what is kept or by a look of its own. at
+// becomes when that look began.
+func (s *views) runs(at *time.Time) access.Runs {
 	return func(ctx context.Context, tenant, id string) (access.Run, error) {
 		k, now := viewKey{tenant, id}, s.now()
 		v, ok := s.kept(k, now)
-		if !ok || anew {
+		if !ok {
 			var err error
 			if v, err = s.look(ctx, k, now); err != nil {
 				return access.Run{}, err
