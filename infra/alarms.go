@@ -80,6 +80,11 @@ func alarmSpecs(q queues, in *ingest, reap function, opts options) []alarmSpec {
 			// second, so that deaths in it are rare, and rarely alone.
 			metric: counted("ClaimSteals", "Sum", 5*time.Minute), threshold: 1, periods: 1,
 			missing: awscloudwatch.TreatMissingData_NOT_BREACHING,
+		}, {
+			name: "RefusedReplays", tells: "A key with batch_replay was used, again and again, for what it may not: it may have leaked.",
+			// A worker elsewhere whose batch ends under it is refused a few times, and stops.
+			metric: counted("ReplayRefused", "Sum", 5*time.Minute), threshold: 10, periods: 1,
+			missing: awscloudwatch.TreatMissingData_NOT_BREACHING,
 		},
 	}
 	if in != nil {

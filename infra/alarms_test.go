@@ -34,6 +34,7 @@ func TestAlarms(t *testing.T) {
 		"FailingReaper":  {"Errors", "Sum", 300, 2, more, 4, "notBreaching"},
 		"OverdueBatches": {"OverdueBatches", "Maximum", 900, 1, more, 1, "notBreaching"},
 		"StaleClaims":    {"ClaimSteals", "Sum", 300, 1, more, 1, "notBreaching"},
+		"RefusedReplays": {"ReplayRefused", "Sum", 300, 1, more, 10, "notBreaching"},
 
 		"RefusedMessages": {"ApproximateNumberOfMessagesVisible", "Maximum", 300, 1, more, 1, "notBreaching"},
 	}

@@ -28,7 +28,7 @@ func apiPermissions(stack awscdk.Stack, s storage, q queues, machine awsstepfunc
 	return []awsiam.PolicyStatement{
 		allow("dynamodb:GetItem").items(s, keyRecords, tenants, batches, files, bridgeRows, sends, uploads),
 		allow("dynamodb:BatchGetItem").items(s, keyRecords, tenants),                                                      // both in one call
-		allow("dynamodb:Query").items(s, batches),                                                                         // a running batch's counts
+		allow("dynamodb:Query").items(s, batches, callReceipts),                                                           // a running batch's counts; the gateway's receipts
 		allow("dynamodb:PutItem", "dynamodb:UpdateItem").items(s, keyRecords, batches, files, bridgeRows, sends, uploads), // keys: an administrator's, and their last use
 		allow("dynamodb:DeleteItem").items(s, bridgeRows),                                                                 // a claim given back
 		allow("dynamodb:Query").entries(s, "tenant", "B#*", "F#*", "KEYS#*"),

@@ -60,7 +60,7 @@ var rolePolicies = map[string][]string{
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${ApiLogs.Arn}",
 		"Allow dynamodb:GetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*", "T#*", "F#*", "BR#*", "RS#*", "U#*"),
 		"Allow dynamodb:BatchGetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*"),
-		"Allow dynamodb:Query on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:Query on ${Table.Arn}" + keys("T#*", "RC#*"),
 		"Allow dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("KEY#*", "T#*", "F#*", "BR#*", "RS#*", "U#*"),
 		"Allow dynamodb:DeleteItem on ${Table.Arn}" + keys("BR#*"),
 		"Allow dynamodb:Query on ${Table.Arn}/index/tenant" + keys("B#*", "F#*", "KEYS#*"),

@@ -52,7 +52,7 @@ var rights = []probe{
 		"Api": "GetItem PutItem UpdateItem DeleteItem", "Reap": "GetItem UpdateItem DeleteItem", "Ingest": "GetItem PutItem UpdateItem DeleteItem"}},
 	{"dynamodb", "a send that named none", tableARN, under("RS#acme#1"), map[string]string{"Api": "GetItem PutItem UpdateItem"}},
 	{"dynamodb", "an upload's record", tableARN, under("U#acme"), map[string]string{"Api": "GetItem PutItem UpdateItem"}},
-	{"dynamodb", "a receipt of the gateway", tableARN, under("RC#acme#batch_1"), map[string]string{"Gateway": "PutItem UpdateItem"}},
+	{"dynamodb", "a receipt of the gateway", tableARN, under("RC#acme#batch_1"), map[string]string{"Gateway": "PutItem UpdateItem", "Api": "Query"}},
 	{"dynamodb", "items of a kind that nobody knows", tableARN, under("NEW#acme"), nil},
 	{"dynamodb", "a tenant's batches", tableARN + "/index/tenant", under("B#acme"), map[string]string{"Api": "Query", "Ingest": "Query"}},
 	{"dynamodb", "a tenant's files", tableARN + "/index/tenant", under("F#acme"), map[string]string{"Api": "Query"}},

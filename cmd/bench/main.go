@@ -164,6 +164,7 @@ func measure(functions, only string) ([]figure, error) {
 		{"finishing", finishing},
 		{"the API's own cost", apiCalls},
 		{"what the gateway adds", gatewayCalls},
+		{"what access reads", accessReads},
 		{"the memory of the API", func() ([]figure, error) { return apiMemory(functions) }},
 		{"the memory of large uploads", func() ([]figure, error) { return uploadMemory(functions) }},
 		{"zips and starts of the functions", func() ([]figure, error) { return starts(functions) }},

@@ -84,7 +84,7 @@ func newHouse(t *testing.T) *house {
 	api := server.New(server.Ports{
 		Keys: access.NewCache(h.mem.Table.Keys, nil), KeyBook: h.mem.Table.Keys, Tenants: access.NewTenantCache(h.mem.Table.Tenants, nil), Batches: h.mem.Table.Batches, Parts: h.mem.Table.Parts, Files: h.mem.Table.Files,
 		Objects: h.mem.Objects, Links: h, Uploads: uploads,
-		Ender: ender, Events: h.mem.Table.Events, Reaper: reaper, Receipts: server.Receipts{Bucket: "results", Objects: h.mem.Objects},
+		Ender: ender, Events: h.mem.Table.Events, Reaper: reaper, Receipts: server.Receipts{Bucket: "results", Objects: h.mem.Objects}, Calls: h.mem.Table.Receipts,
 		Jobs: jobs, Bridge: claims, Resends: bridge.NewResends(h.mem.Table.Sends, batch.NewID),
 	}, settings, "inputs", nil)
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

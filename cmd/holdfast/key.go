@@ -81,7 +81,8 @@ Scopes, none of which implies another:
   submit        upload files, create batches
   read          see files, batches and results
   admin         see and redrive dead parts, reclaim, manage the tenant's keys
-  batch_replay  act for the tenant of a batch while it runs, whichever tenant that is
+  batch_replay  call a model for the tenant of a batch while it runs, whichever
+                tenant that is, and nothing else: it goes with no other scope
   work          for workers elsewhere; nothing asks for it yet
 The last three are given with AWS credentials only, not with --api.`,
 		Example: "  HOLDFAST_API_KEY=$(holdfast key create --tenant acme --principal ann@acme.example --name ci)",

@@ -13,10 +13,11 @@ import (
 )
 
 func (a *app) receipts() *cobra.Command {
-	var output string
+	var output, day string
+	var byGateway bool
 	c := &cobra.Command{
 		Use:   "receipts BATCH",
-		Short: "Fetch the receipts of a batch, or check them against its results",
+		Short: "Fetch the receipts of a batch or of the gateway, or check a batch's against its results",
 		Long: `Fetch the receipts of a batch that has ended: one JSON object a line, in input
 order, for each line that a worker made a result of. It says on whose behalf the
 line was replayed, when, by which worker, at which try, with which model, status
@@ -26,13 +27,31 @@ They go to stdout, or with --output to a file, which is complete or not there.
 With --json, which needs --output, one object on stdout says how many bytes.
 
 A line that was cancelled or expired before it had a result, or whose part was
-dead, has no receipt: its error says so.`,
-		Args: cobra.ExactArgs(1),
+dead, has no receipt: its error says so.
+
+With --gateway they are those of the calls that the gateway made for the batch, which
+may run still; with --day those of its calls for no batch on that day (UTC). They say
+which key was shown, too. One with the outcome "lost" is of a call that may have been
+made, and whose end nobody recorded.`,
+		Example: "  holdfast receipts batch_… --output receipts.jsonl\n  holdfast receipts --gateway batch_…\n  holdfast receipts --day 2026-10-12",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case day != "" && (byGateway || len(args) > 0):
+				return usage("", "--day is for the gateway's calls for no batch: name neither a batch nor --gateway")
+			case day != "":
+				return a.runCallsOfDay(cmd.Context(), day, output)
+			case len(args) == 0:
+				return usage("See holdfast receipts --help.", "name a batch, or a --day")
+			case byGateway:
+				return a.runCallsOfBatch(cmd.Context(), args[0], output)
+			}
 			return a.runReceipts(cmd.Context(), args[0], output)
 		},
 	}
 	c.Flags().StringVar(&output, "output", "-", "file for the receipts (- for stdout)")
+	c.Flags().BoolVar(&byGateway, "gateway", false, "those of the gateway's calls for the batch")
+	c.Flags().StringVar(&day, "day", "", "those of the gateway's calls for no batch on this day (2026-10-12, UTC)")
 	c.AddCommand(a.receiptsVerify())
 	return c
 }

@@ -48,13 +48,21 @@ func (a *app) status() *cobra.Command {
 // batch reads a batch by an id that a person typed.
 func (c *client) batch(ctx context.Context, id string) (openai.Batch, error) {
 	var b openai.Batch
-	if !strings.HasPrefix(id, "batch_") || strings.ContainsAny(id, "/?#% ") {
-		return b, usage("It begins with batch_, as submit prints it.", "%q is not the id of a batch", id)
+	if err := validBatch(id); err != nil {
+		return b, err
 	}
 	if err := c.get(ctx, "/v1/batches/"+id, &b); err != nil {
 		return b, c.trouble("look at "+id, err)
 	}
 	return b, nil
+}
+
+// validBatch refuses what is no id of a batch.
+func validBatch(id string) error {
+	if !strings.HasPrefix(id, "batch_") || strings.ContainsAny(id, "/?#% ") {
+		return usage("It begins with batch_, as submit prints it.", "%q is not the id of a batch", id)
+	}
+	return nil
 }
 
 // outcome is the exit status of a batch that everything was said about.

@@ -101,10 +101,11 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Reaper: reaper,
 
 		Receipts: server.Receipts{Bucket: res.ResultsBucket, Objects: store},
+		Calls:    table.Receipts,
 
 		Jobs:    jobs,
 		Bridge:  claims,
 		Resends: bridge.NewResends(table.Sends, batch.NewID),
-	}, settings, res.InputsBucket, &server.Options{Log: log})
+	}, settings, res.InputsBucket, &server.Options{Log: log, Observer: counts.Observer()})
 	return handler{counted{routes, meter.NewInvocations("api", 0, getenv, log), counts}}, nil
 }

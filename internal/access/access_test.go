@@ -114,8 +114,8 @@ func TestNames(t *testing.T) {
 			[]string{"ci", "Zoë's laptop", strings.Repeat("ä", 100)},
 			[]string{"", " ", "x ", "a\nb", "a\x00b", "a\u202eb", "\xff", strings.Repeat("a", 101)}},
 		{"scopes", func(s string) error { _, err := access.ParseScopes(s); return err },
-			[]string{"submit", "submit,read", "read, admin", "batch_replay", "submit,read,admin,batch_replay,work"},
-			[]string{"", "write", "submit,", "read,read", "SUBMIT"}},
+			[]string{"submit", "submit,read", "read, admin", "batch_replay", "submit,read,admin,work"},
+			[]string{"batch_replay,read", "submit,read,admin,batch_replay,work", "batch_replay,batch_replay", "", "write", "submit,", "read,read", "SUBMIT"}},
 	} {
 		for _, s := range c.good {
 			if err := c.check(s); err != nil {

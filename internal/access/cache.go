@@ -89,7 +89,7 @@ func (c *Cache) Authenticate(ctx context.Context, header, source string, now tim
 	k, err := c.get(ctx, hash, now)
 	if errors.Is(err, ErrNotFound) {
 		c.sources.wrong(source, now)
-		c.known.keep(hash, time.Time{}, now, 0) // no longer, should it have been
+		c.known.forget(hash) // no longer, should it have been
 		return Caller{}, ErrInvalidKey
 	}
 	if err != nil {

@@ -23,8 +23,9 @@
 // the table there.
 //
 // Whoever acts for others does so by [Decide], the replay rule: a key with
-// batch_replay acts for the submitter of a batch that runs, and for nobody else. What
-// the gateway calls then leaves a [Receipt].
+// batch_replay acts for the submitter of a batch that runs, and does nothing else. What
+// the gateway calls then leaves a [Receipt]; a key that is refused again and again is
+// held up by [Refusals].
 //
 // The package imports the standard library, and openai for the usage in a receipt.
 package access

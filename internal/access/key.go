@@ -24,7 +24,7 @@ const (
 	Submit      Scope = "submit"       // upload files, create batches
 	Read        Scope = "read"         // see the tenant's files, batches and results
 	Admin       Scope = "admin"        // see and redrive the tenant's dead parts, reclaim, manage its keys
-	BatchReplay Scope = "batch_replay" // act for the tenant of a batch that runs, whichever tenant that is
+	BatchReplay Scope = "batch_replay" // act for the tenant of a batch that runs, whichever tenant that is, and nothing else
 	Work        Scope = "work"         // lease parts from elsewhere; nothing asks for it yet
 )
 
@@ -230,7 +230,7 @@ func CheckName(s string) error {
 }
 
 // ParseScopes reads scopes separated by commas. It refuses unknown, repeated
-// and no scopes with a *FieldError.
+// and no scopes, and batch_replay beside another, with a *FieldError.
 func ParseScopes(s string) ([]Scope, error) {
 	var scopes []Scope
 	for name := range strings.SplitSeq(s, ",") {
@@ -242,13 +242,19 @@ func ParseScopes(s string) ([]Scope, error) {
 func checkScopes(scopes []Scope) error {
 	for i, s := range scopes {
 		if !slices.Contains(Scopes, s) || slices.Contains(scopes[:i], s) {
-			return &FieldError{"scopes", fmt.Sprintf("one or more of %s, each once", listScopes())}
+			return badScopes()
 		}
 	}
-	if len(scopes) == 0 {
-		return &FieldError{"scopes", fmt.Sprintf("one or more of %s, each once", listScopes())}
+	// Under the replay rule the others lend it nothing: whoever gave them along would
+	// be mistaken.
+	if len(scopes) == 0 || len(scopes) > 1 && slices.Contains(scopes, BatchReplay) {
+		return badScopes()
 	}
 	return nil
+}
+
+func badScopes() error {
+	return &FieldError{"scopes", fmt.Sprintf("one or more of %s, each once, and %s alone", listScopes(), BatchReplay)}
 }
 
 func listScopes() string {

@@ -63,7 +63,7 @@ func TestRotate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := good
-			g.ExpiresAt, g.Scopes = c.expires, []access.Scope{access.BatchReplay, access.Read}
+			g.ExpiresAt, g.Scopes = c.expires, []access.Scope{access.Submit, access.Read}
 			old, first, err := access.New(g, now)
 			if err != nil {
 				t.Fatal(err)

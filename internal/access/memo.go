@@ -57,6 +57,13 @@ func (m *memo[V]) keep(name string, v V, now time.Time, ttl time.Duration) {
 	m.entries[name] = entry[V]{v, now, ttl}
 }
 
+// forget keeps nothing of it.
+func (m *memo[V]) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, name)
+}
+
 // fresh: a clock that was set back makes an entry stale, never eternal.
 func (e entry[V]) fresh(now time.Time) bool {
 	age := now.Sub(e.at)

@@ -3,6 +3,8 @@ package access
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -16,17 +18,25 @@ type Pairs interface {
 
 // get reads a key. Whoever shows a key is asked for the limits of its tenant next,
 // and a key that was seen before says which that is: where its record has to be read
-// anew too, one call reads both.
+// anew too, one call reads both. One that was never seen is read with the tenant of
+// which Pace spared a read last, for it may well be that one's.
 func (c *Cache) get(ctx context.Context, hash string, now time.Time) (Key, error) {
-	seen, ok := c.keys.last(hash)
-	if c.pairs == nil || !ok || c.tenants.fresh(seen.Tenant, now) {
+	if c.pairs == nil {
 		return c.store.Get(ctx, hash)
 	}
-	k, t, err := c.pairs.Pair(ctx, hash, seen.Tenant)
+	seen, known := c.keys.last(hash)
+	tenant := seen.Tenant
+	if !known {
+		tenant, known = c.tenants.owed.newest()
+	}
+	if !known || c.tenants.fresh(tenant, now) {
+		return c.store.Get(ctx, hash)
+	}
+	k, t, err := c.pairs.Pair(ctx, hash, tenant)
 	if err != nil {
 		return Key{}, err
 	}
-	c.tenants.learn(seen.Tenant, t, now)
+	c.tenants.learn(tenant, t, now)
 	return k, nil
 }
 
@@ -40,14 +50,19 @@ func (c *TenantCache) Limits(ctx context.Context, name string, now time.Time) (L
 	return t.Limits, err
 }
 
-// Pace is Limits for a request of the caller's that counts as name's, and costs it
-// no second read: where the table was read for its key just now, what was known of
-// the tenant holds once more, however old, and one that this process knows nothing
-// of has no limits yet. That will do for requests a minute, which each process counts
-// for itself from nothing; what a request is refused for by its own size or kind is
-// asked of Limits.
+// Pace is Limits for a request of the caller's that counts as name's, and spares it
+// a second read where it can: where the table was read for its key just now, and what
+// is known of the tenant is too old, one request goes by that all the same, or by no
+// limits where nothing is known. The tenant's next one reads, whatever its own key
+// cost: who has many keys that no process has seen, or shows them rarely, gets past a
+// limit once and no more often. That will do for requests a minute, which each process
+// counts for itself from nothing; what a request is refused for by its own size or kind
+// is asked of Limits.
 func (c *TenantCache) Pace(ctx context.Context, caller Caller, name string, now time.Time) (Limits, error) {
-	if !caller.read {
+	if !caller.read || CheckTenant(name) != nil || c.fresh(name, now) {
+		return c.Limits(ctx, name, now)
+	}
+	if !c.owed.add(name) {
 		return c.Limits(ctx, name, now)
 	}
 	if t, ok := c.tenants.last(name); ok && t != nil {
@@ -85,4 +100,46 @@ func (c *TenantCache) keep(name string, t *Tenant, now time.Time) {
 		ttl = c.off
 	}
 	c.tenants.keep(name, t, now, ttl)
+	c.owed.settle(name)
+}
+
+// debts are names of tenants, of each of which one read was spared since the last. Safe
+// for concurrent use.
+type debts struct {
+	most int // the oldest makes room
+
+	mu    sync.Mutex
+	names []string // the newest last
+}
+
+// add reports whether the name was not there yet.
+func (d *debts) add(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.Contains(d.names, name) {
+		return false
+	}
+	if len(d.names) >= d.most {
+		d.names = slices.Delete(d.names, 0, 1)
+	}
+	d.names = append(d.names, name)
+	return true
+}
+
+func (d *debts) settle(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.names, name); i >= 0 {
+		d.names = slices.Delete(d.names, i, i+1)
+	}
+}
+
+// newest is the name that was added last; false where there is none.
+func (d *debts) newest() (name string, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.names) == 0 {
+		return "", false
+	}
+	return d.names[len(d.names)-1], true
 }

@@ -173,3 +173,74 @@ func TestPairedKeys(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Keys that no process has seen don't get past a limit, however many they are; nor
+// does who shows them rarely go by a limit of long ago.
+func TestPaceOfUnknownKeys(t *testing.T) {
+	b, cache, tenants, header := newBoth(t, held(7))
+	pace := func(at time.Time) (limit int, reads string) {
+		t.Helper()
+		caller, err := cache.Authenticate(t.Context(), header("new"), "", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := tenants.Pace(t.Context(), caller, "acme", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.RequestsPerMinute, b.reads()
+	}
+	is := func(what string, at time.Time, limit int, reads string) {
+		t.Helper()
+		if l, r := pace(at); l != limit || r != reads {
+			t.Errorf("%s: limit %d after %s, want %d after %s", what, l, r, limit, reads)
+		}
+	}
+	is("the first", now, 0, "key 1, tenant 0, both 0")
+	is("the second", now.Add(time.Millisecond), 7, "key 0, tenant 0, both 1")
+	for range 50 {
+		is("the next", now.Add(time.Second), 7, "key 1, tenant 0, both 0")
+	}
+	lowered := held(3)
+	lowered.Ver = 2
+	b.tenants["acme"] = lowered
+	is("an hour later", now.Add(time.Hour), 7, "key 1, tenant 0, both 0")
+	is("the next hour", now.Add(2*time.Hour), 3, "key 0, tenant 0, both 1")
+	is("and then", now.Add(2*time.Hour+29*time.Second), 3, "key 1, tenant 0, both 0")
+	delete(b.tenants, "acme")
+	is("without a record", now.Add(3*time.Hour), 3, "key 1, tenant 0, both 0")
+	is("the one after it", now.Add(3*time.Hour), 0, "key 0, tenant 0, both 1")
+	is("known to have none", now.Add(3*time.Hour+time.Second), 0, "key 1, tenant 0, both 0")
+	// Two tenants have a read spared, and the key says of neither: then there are two.
+	at := now.Add(4 * time.Hour)
+	is("of acme", at, 0, "key 1, tenant 0, both 0")
+	if _, err := tenants.Pace(t.Context(), access.Caller{}.AfterRead(), "another", at.Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	is("of acme again", at.Add(time.Second), 0, "key 0, tenant 1, both 1")
+	if l, err := tenants.Pace(t.Context(), access.Caller{}.AfterRead(), "no tenant's name", now); err != nil || l != (access.Limits{}) || b.reads() != noReads {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// However many tenants there are of which a read was spared, they are bounded.
+func TestSparedReadsAreBounded(t *testing.T) {
+	b := newRegistry(held(7))
+	tenants := access.NewTenantCache(b, &access.TenantCacheOptions{Size: 2})
+	pace := func(name string, reads int) {
+		t.Helper()
+		if _, err := tenants.Pace(t.Context(), access.Caller{}.AfterRead(), name, now); err != nil {
+			t.Fatal(err)
+		}
+		if b.reads != reads {
+			t.Errorf("%s: %d reads, want %d", name, b.reads, reads)
+		}
+	}
+	pace("acme", 0)
+	pace("two", 0)
+	pace("three", 0) // for the oldest
+	pace("two", 1)
+	pace("three", 2)
+	pace("acme", 2)
+	pace("acme", 3)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"holdfast/internal/openai"
@@ -16,7 +17,7 @@ import (
 //
 // It is stored before the call, without a Completion: no receipt, no call. One that
 // stays without says that the call may have been made, and that whoever made it died
-// or couldn't write any more.
+// or couldn't write any more: see Fate.
 type Receipt struct {
 	ReceiptName
 	Line        *int64 `json:"line,omitempty"` // batch-wide index, from 0; nil: for none in particular
@@ -66,6 +67,43 @@ const (
 	Denied      Outcome = "upstream_denied"      // the upstream took our credential for no good; its reply was kept from the client
 )
 
+// What Fate says of a call whose end no receipt tells. They are never stored.
+const (
+	Pending Outcome = "pending" // it may be under way
+	Lost    Outcome = "lost"    // whoever made it died, or couldn't write any more: it may have been made
+)
+
+// LostAfter is how long a call may be under way: as long as a function may.
+const LostAfter = 15 * time.Minute
+
+// Fate is what became of the call, as far as is known at now.
+func (r Receipt) Fate(now time.Time) Outcome {
+	switch {
+	case r.Completion != nil:
+		return r.Outcome
+	case now.Sub(r.StartedAt) > LostAfter:
+		return Lost
+	}
+	return Pending
+}
+
+// ToldReceipt is a receipt as the API tells of it: with its ID, and an outcome always,
+// for the one that was never completed says most.
+type ToldReceipt struct {
+	ID      string  `json:"id"`
+	Object  string  `json:"object"` // "gateway.receipt"
+	Outcome Outcome `json:"outcome"`
+	Receipt
+}
+
+// Tell is the receipt for the API, as of now.
+func (r Receipt) Tell(now time.Time) ToldReceipt {
+	return ToldReceipt{ID: r.ReceiptName.ID(), Object: "gateway.receipt", Outcome: r.Fate(now), Receipt: r}
+}
+
+// ObjectID is the cursor in a list of them.
+func (r ToldReceipt) ObjectID() string { return r.ID }
+
 // ReceiptLife is how long a receipt is kept.
 const ReceiptLife = 365 * 24 * time.Hour
 
@@ -85,6 +123,11 @@ func DayShelf(t time.Time) string { return "-" + t.UTC().Format(time.DateOnly) }
 func (n ReceiptName) ID() string {
 	return fmt.Sprintf("%013d#%s", n.StartedAt.UnixMilli(), n.RequestID)
 }
+
+var receiptIDPattern = regexp.MustCompile(`^[0-9]{13}#[!-~]{1,128}$`)
+
+// ValidReceiptID reports whether s could be the ID of a receipt.
+func ValidReceiptID(s string) bool { return receiptIDPattern.MatchString(s) }
 
 // MaxReceipts is the most receipts that List returns at once.
 const MaxReceipts = 1000

@@ -21,18 +21,21 @@ var (
 // ErrNoRun: there is no such batch of this tenant.
 var ErrNoRun = errors.New("no such batch of this tenant")
 
-// Asserted is what a request says of whom it acts for: every value of each header,
-// as it came; nil where the header is absent.
+// Asserted is what a request says of whom it acts for (every value of each header, as
+// it came; nil where the header is absent), and what it wants.
 type Asserted struct {
 	Tenant []string // X-Tenant-ID
 	Batch  []string // X-Batch-ID
 	Line   []string // X-Batch-Line, counted from 0 over the batch
+
+	Endpoint string // what it calls, "/v1/…"; "": no model, but our own API
 }
 
 // Run is a batch as the rule looks at it.
 type Run struct {
 	Submitter  string // the principal that it runs for
 	Lines      int64  // how many it has; 0: not known yet
+	Endpoint   string // what its lines call
 	Replayable bool   // it is in_progress, or draining: batch.Batch.Replayable
 }
 
@@ -54,19 +57,22 @@ type Identity struct {
 }
 
 // Decide is the replay rule, in the one place where it stands. It asks runs once at
-// most, and only for a key with batch_replay whose headers are in order.
+// most, and only for a key with batch_replay whose headers are in order. Both doors
+// ask it for every request of somebody whose key is good: the gateway, and the API,
+// where nobody acts for others.
 //
 //	key                  asserted                              answer
 //	without the scope    no tenant, or its own                 itself; X-Batch-* is dropped
 //	without the scope    any other X-Tenant-ID, however odd    ErrForeign
 //	with batch_replay    tenant, and a batch of that tenant    the batch's submitter
 //	                     that is in_progress or draining, and
-//	                     no line or one that the batch has
+//	                     whose endpoint it calls, and no line
+//	                     or one that the batch has
 //	with batch_replay    anything else, nothing at all too     ErrReplay
 //
 // A header counts if it is there exactly once and is what it should be to the letter:
-// no padding, no list. A scope beside batch_replay lends the key nothing here. Any
-// other error is trouble of the moment.
+// no padding, no list. A scope beside batch_replay, which keys of an older release may
+// have, lends the key nothing. Any other error is trouble of the moment.
 func Decide(ctx context.Context, c Caller, a Asserted, runs Runs) (Identity, error) {
 	if c.Require(BatchReplay) == nil {
 		return replay(ctx, c, a, runs)
@@ -82,7 +88,7 @@ func replay(ctx context.Context, c Caller, a Asserted, runs Runs) (Identity, err
 		return Identity{}, ErrReplay
 	}
 	line, ok := parseLine(a.Line)
-	if !ok {
+	if !ok || a.Endpoint == "" {
 		return Identity{}, ErrReplay
 	}
 	tenant, id := a.Tenant[0], a.Batch[0]
@@ -92,7 +98,7 @@ func replay(ctx context.Context, c Caller, a Asserted, runs Runs) (Identity, err
 		return Identity{}, ErrReplay
 	case err != nil:
 		return Identity{}, fmt.Errorf("look at the batch of a replay: %w", err)
-	case !run.Replayable || line >= run.Lines:
+	case !run.Replayable || line >= run.Lines || a.Endpoint != run.Endpoint:
 		return Identity{}, ErrReplay
 	}
 	return Identity{Tenant: tenant, OnBehalfOf: run.Submitter, Batch: id, Line: line, Replay: true, Key: c.Key}, nil

@@ -15,6 +15,7 @@ import (
 const (
 	acmes  = "batch_acme00000000000000000"
 	others = "batch_other0000000000000000"
+	chat   = "/v1/chat/completions"
 )
 
 var ended = time.Date(2026, 10, 12, 9, 0, 0, 0, time.UTC)
@@ -113,6 +114,19 @@ var lineHeaders = []struct {
 	{"other digits", []string{"１"}, false, 0},
 }
 
+// endpoints is each thing that may be asked for. Every batch here is of chat
+// completions.
+var endpoints = []struct {
+	name, path string
+	ok         bool
+}{
+	{"the batch's", chat, true},
+	{"another of the gateway's", "/v1/images/generations", false},
+	{"its models", "/v1/models", false},
+	{"one that begins so", chat + "/x", false},
+	{"the API", "", false},
+}
+
 // states is each state that acme's batch may be in; ok is the oracle's.
 var states = []struct {
 	status, ending batch.Status
@@ -149,7 +163,8 @@ func TestDecide(t *testing.T) {
 			c := access.NewCaller("fleet", "worker-7", k.scopes...)
 			for _, th := range tenantHeaders {
 				for _, bh := range batchHeaders {
-					for _, lh := range lineHeaders {
+					for n := range len(lineHeaders) * len(endpoints) {
+						lh, e := lineHeaders[n%len(lineHeaders)], endpoints[n/len(lineHeaders)]
 						asked := 0
 						runs := func(_ context.Context, tenant, id string) (access.Run, error) {
 							if asked++; asked > 1 || tenant != th.names || id != bh.values[0] {
@@ -157,38 +172,41 @@ func TestDecide(t *testing.T) {
 							}
 							for _, b := range []batch.Batch{b, running} {
 								if b.Tenant == tenant && b.ID == id {
-									return access.Run{Submitter: b.Submitter, Lines: b.Lines, Replayable: b.Replayable(ended.Add(s.after), 2*time.Minute)}, nil
+									return access.Run{Submitter: b.Submitter, Lines: b.Lines, Endpoint: chat, Replayable: b.Replayable(ended.Add(s.after), 2*time.Minute)}, nil
 								}
 							}
 							return access.Run{}, access.ErrNoRun
 						}
-						got, err := access.Decide(t.Context(), c, access.Asserted{Tenant: th.values, Batch: bh.values, Line: lh.values}, runs)
+						got, err := access.Decide(t.Context(), c, access.Asserted{Tenant: th.values, Batch: bh.values, Line: lh.values, Endpoint: e.path}, runs)
 
 						var want access.Identity
 						var refusal error
 						inOrder := th.names != "" && bh.of != "" && lh.ok
 						inOrder = inOrder || th.names != "" && bh.of != "" && lh.name == "behind it" // which only the batch says
+						inOrder = inOrder && e.path != ""
 						switch {
 						case !k.replay && (th.name == "absent" || th.name == "the key's own"):
 							want = access.Identity{Tenant: "fleet", OnBehalfOf: "worker-7", Line: access.NoLine}
 						case !k.replay:
 							refusal = access.ErrForeign
-						case lh.ok && th.names == "acme" && bh.of == "acme" && s.ok:
+						case e.ok && lh.ok && th.names == "acme" && bh.of == "acme" && s.ok:
 							want = access.Identity{Tenant: "acme", OnBehalfOf: "ann@acme", Batch: acmes, Line: lh.line, Replay: true}
-						case lh.ok && th.names == "other" && bh.of == "other":
+						case e.ok && lh.ok && th.names == "other" && bh.of == "other":
 							want = access.Identity{Tenant: "other", OnBehalfOf: "bob@other", Batch: others, Line: lh.line, Replay: true}
 						default:
 							refusal = access.ErrReplay
 						}
-						what := fmt.Sprintf("%s; tenant %s; batch %s; line %s; %s ending %q after %v", k.name, th.name, bh.name, lh.name, s.status, s.ending, s.after)
+						what := func() string {
+							return fmt.Sprintf("%s; tenant %s; batch %s; line %s; endpoint %s; %s ending %q after %v", k.name, th.name, bh.name, lh.name, e.name, s.status, s.ending, s.after)
+						}
 						if got != want || !errors.Is(err, refusal) || (err == nil) != (refusal == nil) {
-							t.Errorf("%s: %+v, %v; want %+v, %v", what, got, err, want, refusal)
+							t.Errorf("%s: %+v, %v; want %+v, %v", what(), got, err, want, refusal)
 						}
 						if refusal != nil && err != refusal {
-							t.Errorf("%s: the refusal says more than that it is one: %v", what, err)
+							t.Errorf("%s: the refusal says more than that it is one: %v", what(), err)
 						}
 						if lookup := k.replay && inOrder; (asked == 1) != lookup {
-							t.Errorf("%s: asked for the batch %d times", what, asked)
+							t.Errorf("%s: asked for the batch %d times", what(), asked)
 						}
 						cases++
 						if err == nil {
@@ -200,7 +218,7 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	t.Logf("%d cases; allowed: %v", cases, allowed)
-	if want := len(states) * len(keys) * len(tenantHeaders) * len(batchHeaders) * len(lineHeaders); cases != want || t.Failed() {
+	if want := len(states) * len(keys) * len(tenantHeaders) * len(batchHeaders) * len(lineHeaders) * len(endpoints); cases != want || t.Failed() {
 		t.Errorf("%d cases, want %d", cases, want)
 	}
 }
@@ -209,9 +227,9 @@ func TestDecide(t *testing.T) {
 func TestDecideWithoutAnAnswer(t *testing.T) {
 	c := access.NewCaller("fleet", "worker-7", access.BatchReplay)
 	trouble := errors.New("throttled")
-	got, err := access.Decide(t.Context(), c, access.Asserted{Tenant: []string{"acme"}, Batch: []string{acmes}},
+	got, err := access.Decide(t.Context(), c, access.Asserted{Tenant: []string{"acme"}, Batch: []string{acmes}, Endpoint: chat},
 		func(context.Context, string, string) (access.Run, error) {
-			return access.Run{Submitter: "ann", Lines: 1, Replayable: true}, trouble
+			return access.Run{Submitter: "ann", Lines: 1, Endpoint: chat, Replayable: true}, trouble
 		})
 	if !errors.Is(err, trouble) || errors.Is(err, access.ErrReplay) || got != (access.Identity{}) {
 		t.Errorf("%+v, %v", got, err)
@@ -226,7 +244,7 @@ func TestBatchIDs(t *testing.T) {
 	}
 	for _, id := range ids {
 		asked := false
-		_, _ = access.Decide(t.Context(), access.NewCaller("fleet", "w", access.BatchReplay), access.Asserted{Tenant: []string{"acme"}, Batch: []string{id}},
+		_, _ = access.Decide(t.Context(), access.NewCaller("fleet", "w", access.BatchReplay), access.Asserted{Tenant: []string{"acme"}, Batch: []string{id}, Endpoint: chat},
 			func(context.Context, string, string) (access.Run, error) { asked = true; return access.Run{}, nil })
 		if asked != batch.ValidID(id) {
 			t.Errorf("%q: a batch id to the rule: %v, to package batch: %v", id, asked, batch.ValidID(id))

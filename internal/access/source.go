@@ -34,12 +34,16 @@ func newSources(perMinute int) *sources {
 func (s *sources) wait(source string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full, there := s.full[origin(source)]
+	source = origin(source)
+	full, there := s.full[source]
 	if !there {
 		return 0
 	}
-	// A clock that was set back makes nobody wait for longer.
-	return max(0, min(full.Sub(now), s.most)-(s.most-s.each))
+	if latest := now.Add(s.most); full.After(latest) { // a clock that was set back
+		full = latest
+		s.full[source] = full
+	}
+	return max(0, full.Sub(now)-(s.most-s.each))
 }
 
 // wrong counts a wrong key.

@@ -260,3 +260,26 @@ func TestTouch(t *testing.T) {
 		t.Error("a disabled key was used")
 	}
 }
+
+// Guesses throw nobody out who is known: what isn't there isn't kept.
+func TestGuessesForgetNobody(t *testing.T) {
+	store := &counting{}
+	cache := access.NewCache(store, &access.CacheOptions{WrongKeys: 1, Size: 4})
+	var owners []string
+	for range 4 {
+		owners = append(owners, right(t, store))
+		if got := shown(t, store, cache, owners[len(owners)-1], "192.0.2.1", now); got != "in" {
+			t.Fatal(got)
+		}
+	}
+	for n := range 100 {
+		shown(t, store, cache, guess(t), fmt.Sprintf("10.0.0.%d", n), now)
+	}
+	at := now.Add(time.Minute)
+	shown(t, store, cache, guess(t), "192.0.2.1", at) // their address is held up from here on
+	for n, header := range owners {
+		if got := shown(t, store, cache, header, "192.0.2.1", at); got != "in" {
+			t.Errorf("owner %d: %s", n, got)
+		}
+	}
+}

@@ -25,6 +25,7 @@ type TenantCache struct {
 	store    Tenants
 	ttl, off time.Duration
 	tenants  *memo[*Tenant] // nil: there is none
+	owed     debts          // reads that Pace has spared
 }
 
 // NewTenantCache returns an empty cache over store.
@@ -39,7 +40,7 @@ func NewTenantCache(store Tenants, opts *TenantCacheOptions) *TenantCache {
 	if opts != nil && opts.Size > 0 {
 		size = opts.Size
 	}
-	return &TenantCache{store, ttl, min(off, ttl), newMemo[*Tenant](size)}
+	return &TenantCache{store, ttl, min(off, ttl), newMemo[*Tenant](size), debts{most: size}}
 }
 
 // Get is the record as it was at most TTL ago. ErrNoTenant, or the store's own

@@ -24,6 +24,8 @@ const (
 	MetricClaimSteals  Metric = "ClaimSteals"    // stale claims of a bridge, taken over by a delivery or the reaper
 	MetricClaimRetries Metric = "ClaimRetries"   // claims that were given back for trouble, and taken up again
 	MetricRefused      Metric = "Refused"        // objects and messages that start nothing, for a reason of their own
+
+	MetricReplayRefused Metric = "ReplayRefused" // requests with a key that has batch_replay, for anything but a batch that runs
 )
 
 // Observer is told what happens. It is called beside the work, from any

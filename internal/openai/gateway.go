@@ -24,12 +24,17 @@ func UpstreamUnreachable(cause error) *Error {
 	return upstreamFault(http.StatusBadGateway, CodeUpstreamUnreachable, "The model's service can't be reached; please retry.", cause)
 }
 
-// UpstreamDenied is the 502 for a model's service that doesn't take our credential.
-// What it said is kept from clients: it is about a secret that isn't theirs.
-func UpstreamDenied(cause error) *Error {
-	return upstreamFault(http.StatusBadGateway, "upstream_denied",
-		"The model's service refused the credential that this installation has for it; its operator has to look.", cause)
+// UpstreamWithheld is the 502 for a model's service whose answer is kept from clients, for
+// the reason of code: CodeUpstreamDenied, as it is about a credential that isn't theirs, or
+// quotes it, or CodeUpstreamRedirected.
+func UpstreamWithheld(code string, cause error) *Error {
+	return upstreamFault(http.StatusBadGateway, code, failureMessages[code], cause)
 }
+
+const (
+	deniedMessage     = "The model's service refused the credential that this installation has for it, or quoted it; its operator has to look."
+	redirectedMessage = "The model's service answered with a redirect, which is not followed; the operator of this installation has to look."
+)
 
 // UpstreamTimeout is the 504 for a model's service that gave no reply in time.
 func UpstreamTimeout(cause error) *Error {

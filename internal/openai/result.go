@@ -22,6 +22,8 @@ const (
 	CodeResponseTooLarge    = "response_too_large"
 	CodeInvalidResponse     = "invalid_response"
 	CodeModelNotFound       = "model_not_found"
+	CodeUpstreamDenied      = "upstream_denied"
+	CodeUpstreamRedirected  = "upstream_redirected"
 )
 
 // Unsent reports whether a line with this code was given up without a request that
@@ -45,6 +47,8 @@ var failureMessages = map[string]string{
 	CodeResponseTooLarge:    "The model's reply to this request exceeds the size limit.",
 	CodeInvalidResponse:     "The model's reply to this request is not valid JSON; it is kept in response.body as a string.",
 	CodeModelNotFound:       "No configured upstream serves the model that this request names.",
+	CodeUpstreamDenied:      deniedMessage,
+	CodeUpstreamRedirected:  redirectedMessage,
 }
 
 // LineFailure says why a line has no usable reply.
@@ -88,6 +92,19 @@ func Reply(id string, rawCustomID []byte, response Response) ResultLine {
 // the Code constants.
 func NoReply(id string, rawCustomID []byte, code string) ResultLine {
 	return ResultLine{ID: id, RawCustomID: rawCustomID, Error: Failure(code)}
+}
+
+// Withheld is the result of a line whose answer had this status and is kept from the
+// person, for the reason of code, CodeUpstreamDenied or CodeUpstreamRedirected. Its body
+// is the error that the gateway answers with in such a case. One of 2xx is no success,
+// and has the code in its error, too.
+func Withheld(id string, rawCustomID []byte, status int, requestID, code string) ResultLine {
+	body := `{"error":{"message":"` + failureMessages[code] + `","type":"server_error","param":null,"code":"` + code + `"}}`
+	l := Reply(id, rawCustomID, Response{StatusCode: status, RequestID: requestID, Body: []byte(body)})
+	if l.OK() {
+		l.Error = Failure(code)
+	}
+	return l
 }
 
 // OK reports whether the line belongs to the output file; all others belong to the

@@ -26,6 +26,8 @@
 //	POST /v1/batches/{id}/cancel submit
 //	GET  /v1/batches/{id}/events read     ours: what happened to it; limit 1-1000, after=<event id>
 //	GET  /v1/batches/{id}/receipts   read ours: who had which line replayed; 302 as for a file's content
+//	GET  /v1/batches/{id}/receipts/gateway  read  ours: of calls for it by the gateway; limit 1-1000, after=<receipt id>
+//	GET  /v1/receipts            read     ours: of calls for no batch, day=YYYY-MM-DD (UTC; today); limit, after likewise
 //	POST /v1/admin/reclaim       admin    ours: a round of the reaper over the caller's tenant, 20 s at most
 //	GET  /v1/admin/dead          admin    ours: dead parts; limit 1-100, after=<id>
 //	GET  /v1/admin/dead/{batch}/{part}  admin
@@ -34,6 +36,9 @@
 //	POST /v1/admin/keys          admin    ours: makes one with submit, read or both; its secret is shown once
 //	POST /v1/admin/keys/{id}/disable  admin  any of the tenant's, the caller's own too
 //	POST /v1/admin/keys/{id}/rotate   admin  those that it could make
+//
+// Whoever has a key with batch_replay is refused in all of it, and whoever asserts
+// another tenant's X-Tenant-ID (access.Decide): nobody acts for others here.
 //
 // A page of a list may hold less than its limit, with has_more: an answer of the
 // function has 6 MB at most.

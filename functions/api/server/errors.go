@@ -51,6 +51,8 @@ func panicked(p any) error {
 //	a source of many wrong keys    429 rate_limit_exceeded, retry-after
 //	a tenant at a limit of its     an *openai.Error: 429 rate_limit_exceeded or
 //	                               enqueued_limit_exceeded, retry-after; 413 file_too_large
+//	a key with batch_replay        403 batch_replay_not_authorized, whatever it asks for
+//	another tenant asserted        403 tenant_not_authorized
 //	key without the scope          403 insufficient_permissions
 //	a bug (panic)                  500 server_error
 //	a port's trouble, time is up   503 service_unavailable, retry-after
@@ -64,6 +66,8 @@ var answers = []struct {
 		e, _ := errors.AsType[*access.LimitError](err)
 		return openai.RateLimited(e.After)
 	}},
+	{equals(access.ErrReplay), func(error) *openai.Error { return openai.ReplayNotAuthorized() }},
+	{equals(access.ErrForeign), func(error) *openai.Error { return openai.TenantNotAuthorized() }},
 	{is[*access.ScopeError], func(err error) *openai.Error {
 		e, _ := errors.AsType[*access.ScopeError](err)
 		return openai.InsufficientScope(string(e.Scope))
@@ -108,7 +112,7 @@ func (s *Server) report(r *http.Request, x *exchange) {
 		slog.Int64("ms", s.now().Sub(x.now).Milliseconds()),
 	}
 	if x.caller.Tenant != "" {
-		attrs = append(attrs, slog.String("tenant", x.caller.Tenant), slog.String("principal", x.caller.Principal))
+		attrs = append(attrs, slog.String("tenant", x.caller.Tenant), slog.String("principal", x.caller.Principal), slog.String("key", x.caller.Key))
 	}
 	if e, ok := errors.AsType[*openai.Error](x.err); ok {
 		attrs = append(attrs, slog.String("code", e.Code))

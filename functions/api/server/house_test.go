@@ -48,6 +48,7 @@ type house struct {
 	log      bytes.Buffer
 	key      map[string]string // "acme submit", "acme read", "acme both", "other both", …
 	handler  http.Handler
+	refused  float64 // replays, as was told
 }
 
 func newHouse(t *testing.T) *house {
@@ -121,6 +122,7 @@ func (h *house) build() {
 		Reaper: reaper,
 
 		Receipts: server.Receipts{Bucket: results, Objects: view.Objects},
+		Calls:    view.Table.Receipts,
 
 		Jobs:    jobs,
 		Bridge:  claims,
@@ -128,6 +130,11 @@ func (h *house) build() {
 	}, h.settings, inputs, &server.Options{
 		Log: log,
 		Now: func() time.Time { return h.now },
+		Observer: func(m batch.Metric, n float64) {
+			if m == batch.MetricReplayRefused {
+				h.refused += n
+			}
+		},
 	})
 }
 

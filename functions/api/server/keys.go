@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"holdfast/internal/access"
@@ -51,12 +52,13 @@ func (s *Server) createKey(w http.ResponseWriter, r *request) error {
 	for _, scope := range in.Scopes {
 		want.Scopes = append(want.Scopes, access.Scope(scope))
 	}
+	// Before the rest is looked at: what can't be given need not go well together.
+	if scope := access.Ungrantable(want.Scopes); slices.Contains(access.Scopes, scope) {
+		return openai.ScopeNotAllowed("scopes", string(scope), texts(access.Grantable))
+	}
 	key, secret, err := access.New(want, r.now)
 	if err != nil {
 		return badKey(err)
-	}
-	if scope := access.Ungrantable(key.Scopes); scope != "" {
-		return openai.ScopeNotAllowed("scopes", string(scope), texts(access.Grantable))
 	}
 	if err := s.ports.KeyBook.Put(r.Context(), key); err != nil {
 		return err

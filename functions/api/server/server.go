@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"net/http"
 	"path"
@@ -52,6 +53,7 @@ type Ports struct {
 	Reaper *reap.Reaper
 
 	Receipts Receipts
+	Calls    Calls // that the gateway made
 
 	// How a batch is created: Jobs does it, Bridge once a key, Resends once for
 	// all that an official client sends again.
@@ -62,8 +64,9 @@ type Ports struct {
 
 // Options adjust a Server. The zero value works.
 type Options struct {
-	Log *slog.Logger     // discarded by default
-	Now func() time.Time // time.Now by default; read once a request
+	Log      *slog.Logger     // discarded by default
+	Now      func() time.Time // time.Now by default; read once a request
+	Observer batch.Observer   // told of refused replays; nobody by default
 }
 
 // Server is the API. Safe for concurrent use.
@@ -71,6 +74,7 @@ type Server struct {
 	ports    Ports
 	settings config.Settings
 	inputs   string // bucket
+	observer batch.Observer
 	log      *slog.Logger
 	now      func() time.Time
 	rates    access.Rates
@@ -84,7 +88,7 @@ func New(p Ports, s config.Settings, inputs string, opts *Options) *Server {
 	if opts == nil {
 		opts = &Options{}
 	}
-	srv := &Server{ports: p, settings: s, inputs: inputs, log: opts.Log, now: opts.Now, mux: http.NewServeMux()}
+	srv := &Server{ports: p, settings: s, inputs: inputs, observer: opts.Observer, log: opts.Log, now: opts.Now, mux: http.NewServeMux()}
 	if srv.log == nil {
 		srv.log = slog.New(slog.DiscardHandler)
 	}
@@ -149,6 +153,8 @@ var routes = []*route{
 	{"/v1/batches/{id}/cancel", map[string]action{http.MethodPost: {access.Submit, (*Server).cancelBatch}}},
 	{"/v1/batches/{id}/events", map[string]action{http.MethodGet: {access.Read, (*Server).listEvents}}},
 	{"/v1/batches/{id}/receipts", map[string]action{http.MethodGet: {access.Read, (*Server).getReceipts}}},
+	{"/v1/batches/{id}/receipts/gateway", map[string]action{http.MethodGet: {access.Read, (*Server).listCallsOfBatch}}},
+	{"/v1/receipts", map[string]action{http.MethodGet: {access.Read, (*Server).listCallsOfDay}}},
 	{"/v1/admin/reclaim", map[string]action{http.MethodPost: {access.Admin, (*Server).reclaim}}},
 	{"/v1/admin/dead", map[string]action{http.MethodGet: {access.Admin, (*Server).listDead}}},
 	{"/v1/admin/dead/{batch}/{part}", map[string]action{http.MethodGet: {access.Admin, (*Server).showDead}}},
@@ -249,10 +255,25 @@ func (s *Server) act(x *exchange, r *http.Request, rt *route) (err error) {
 	if err := s.pace(r.Context(), x.caller, x.now); err != nil {
 		return err
 	}
+	if err := s.actsForItself(x.caller, r); err != nil {
+		return err
+	}
 	if err := x.caller.Require(act.scope); err != nil {
 		return err
 	}
 	return act.do(s, x, &request{Request: r, id: x.id, caller: x.caller, now: x.now})
+}
+
+// actsForItself is the replay rule here, where nobody may act for another: no request
+// calls a model, so that a key with batch_replay has nothing to do, and who asserts a
+// tenant must be that one's.
+func (s *Server) actsForItself(c access.Caller, r *http.Request) error {
+	asserted := access.Asserted{Tenant: r.Header.Values("X-Tenant-ID"), Batch: r.Header.Values("X-Batch-ID"), Line: r.Header.Values("X-Batch-Line")}
+	_, err := access.Decide(r.Context(), c, asserted, func(context.Context, string, string) (access.Run, error) { return access.Run{}, access.ErrNoRun })
+	if errors.Is(err, access.ErrReplay) {
+		s.observer.Add(batch.MetricReplayRefused, 1)
+	}
+	return err
 }
 
 // exchange is one request's way through the server: the writer of its answer,

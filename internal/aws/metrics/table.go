@@ -54,6 +54,7 @@ var Table = []Row{
 	{batch.MetricClaimSteals, emf.Count, Sum, false, []string{"ingest", "api", "reap"}},
 	{batch.MetricClaimRetries, emf.Count, Sum, false, []string{"ingest", "api", "reap"}},
 	{batch.MetricRefused, emf.Count, Sum, false, []string{"ingest"}},
+	{batch.MetricReplayRefused, emf.Count, Sum, false, []string{"gateway", "api"}},
 }
 
 // find gives the position of a metric's row, -1 if it has none.
