@@ -134,9 +134,13 @@ type stream struct {
 // Header is what WriteHeader will send.
 func (s *stream) Header() http.Header { return s.header }
 
-// WriteHeader fixes status and headers, once.
+// WriteHeader fixes status and headers, once. One that is none, or no answer's, becomes
+// a 502: left out, what follows would look like a success.
 func (s *stream) WriteHeader(status int) {
-	if status < 200 {
+	switch {
+	case status < 100, status == http.StatusSwitchingProtocols, status > 599:
+		status = http.StatusBadGateway
+	case status < 200: // there is another to come
 		return
 	}
 	s.once.Do(func() {

@@ -41,7 +41,7 @@ func sample(t *testing.T, name string) events.LambdaFunctionURLRequest {
 // for.
 type echo struct{}
 
-func (echo) Open(_ context.Context, _, endpoint string, header http.Header, body []byte) (*http.Response, error) {
+func (echo) Open(_ context.Context, _, endpoint string, header http.Header, body []byte, _ func(context.Context) error) (*http.Response, error) {
 	kind, text := "application/json", string(body)
 	if header.Get("Accept") == "text/event-stream" {
 		kind, text = "text/event-stream", "data: "+text+"\n\n"
@@ -64,7 +64,7 @@ func sampled(t *testing.T, log io.Writer) (handler, *memory.Memory) {
 			t.Fatal(err)
 		}
 	}
-	mem.Table.SeedBatch(batch.Batch{Tenant: "acme", ID: sampleBatch, Status: batch.InProgress, Submitter: "ann@acme", Lines: 1})
+	mem.Table.SeedBatch(batch.Batch{Tenant: "acme", ID: sampleBatch, Status: batch.InProgress, Submitter: "ann@acme", Endpoint: "/v1/chat/completions", Lines: 1})
 	settings := config.Default()
 	settings.Models = []string{"sim"}
 	lines := slog.New(slog.NewJSONHandler(log, nil))
@@ -330,5 +330,19 @@ func TestWire(t *testing.T) {
 	_, err := wire(t.Context(), getenv, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "HOLDFAST_TABLE") || !strings.Contains(err.Error(), "HOLDFAST_UPSTREAM_URL") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A status that no answer has doesn't become a success on its way.
+func TestStatusThatIsNone(t *testing.T) {
+	for _, status := range []int{0, 99, 101, 600, 999} {
+		h := handler{http: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "{}")
+		})}
+		if a := take(t, h, events.LambdaFunctionURLRequest{}); a.status != http.StatusBadGateway {
+			t.Errorf("%d became %d", status, a.status)
+		}
 	}
 }

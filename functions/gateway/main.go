@@ -5,12 +5,15 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
+	"time"
 
 	"holdfast/internal/access"
 	"holdfast/internal/aws/dynamo"
 	"holdfast/internal/aws/function"
 	"holdfast/internal/aws/meter"
+	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/secrets"
 	"holdfast/internal/config"
 	"holdfast/internal/gateway"
@@ -35,12 +38,14 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	}
 	// Most stacks have no secret, and then nothing of Secrets Manager is set up.
 	vault := sync.OnceValue(func() upstream.Secrets { return secrets.New(cfg) })
-	models, err := upstream.Open(services, vault, &upstream.Options{Guard: outbound.Guard{Allow: res.UpstreamAllow}, Connections: 4})
+	models, err := upstream.Open(services, vault, &upstream.Options{Guard: outbound.Guard{Allow: res.UpstreamAllow}, Connections: 4, Idle: settings.LineTimeout})
 	if err != nil {
 		return handler{}, err
 	}
 	table := dynamo.Open(cfg, res.Table)
-	tenants := access.NewTenantCache(table.Tenants, nil)
+	// For who asks for limits alone, a door that is off is no reason to read.
+	tenants := access.NewTenantCache(table.Tenants, &access.TenantCacheOptions{Off: time.Minute})
+	counts := metrics.New("gateway", os.Stdout, nil)
 	g := gateway.New(gateway.Ports{
 		Keys: access.NewCache(table.Keys, &access.CacheOptions{
 			WrongKeys: settings.WrongKeys, Log: log, Tenants: tenants, Pairs: table.Keys,
@@ -49,6 +54,6 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Batches:  table.Batches,
 		Receipts: table.Receipts,
 		Upstream: models,
-	}, settings, &gateway.Options{Log: log})
-	return handler{g, meter.NewInvocations("gateway", 0, getenv, log)}, nil
+	}, settings, &gateway.Options{Log: log, Observer: counts.Observer()})
+	return handler{counted{g, counts}, meter.NewInvocations("gateway", 0, getenv, log)}, nil
 }

@@ -12,8 +12,8 @@ import (
 // errors of the moment, so that its lines don't use up their tries on a model that
 // is down. It is open in one of two ways, by what the errors say:
 //
-//	refusals (429, 502, 503, 529,   shut: no line is sent but one now and then, to
-//	not reachable)                  ask; such a try isn't counted against its line
+//	refusals (401, 407, 429, 502,   shut: no line is sent but one now and then, to
+//	503, 529, not reachable)        ask; such a try isn't counted against its line
 //	any (500 and other 5xx, 408,    narrow: of new lines one at a time is begun; their
 //	409, 504, timeouts, too)        tries count
 //
@@ -181,7 +181,8 @@ func faultOf(reply Reply, err error) (fault, string) {
 	}
 	what := fmt.Sprint("status ", reply.Status)
 	switch reply.Status {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, statusOverloaded:
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, statusOverloaded,
+		http.StatusUnauthorized, http.StatusProxyAuthRequired:
 		return refusal, what
 	}
 	return doubtful, what

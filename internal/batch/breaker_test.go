@@ -103,6 +103,7 @@ func TestFaultOf(t *testing.T) {
 		{408, nil, doubtful}, {409, nil, doubtful}, {500, nil, doubtful}, {501, nil, doubtful}, {504, nil, doubtful},
 		{0, ErrTimeout, doubtful}, {0, fmt.Errorf("call: %w", ErrTimeout), doubtful},
 		{429, nil, refusal}, {502, nil, refusal}, {503, nil, refusal}, {529, nil, refusal}, {0, ErrUnreachable, refusal},
+		{401, nil, refusal}, {407, nil, refusal}, {403, nil, sound},
 	} {
 		got, what := faultOf(Reply{Status: c.status}, c.err)
 		if got != c.want || (what == "") != (got == sound) {

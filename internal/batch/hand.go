@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"holdfast/internal/lease"
@@ -32,6 +33,8 @@ type hand struct {
 	beatAt     time.Time
 	heldAt     time.Time // when it was claimed
 	writing    bool      // a write to the part is under way
+
+	mayUntil atomic.Pointer[time.Time] // read beside the loop: see ready
 
 	ahead      *ahead
 	stopRead   context.CancelFunc
@@ -158,6 +161,7 @@ func (h *hand) watch(now time.Time) {
 		return
 	}
 	h.s.look(h.view, now)
+	h.permit()
 	switch {
 	case !h.view.running():
 		h.stop(unwanted)

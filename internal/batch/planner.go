@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"holdfast/internal/openai"
@@ -353,7 +354,7 @@ func (p *Planner) judge(c *cuts, ids *openai.IDSet, l openai.RawLine, want opena
 		return openai.DuplicateID(l, req.RawCustomID)
 	}
 	if c.lines == 0 && len(req.Model) <= maxName {
-		c.model = req.Model
+		c.model = strings.ToValidUTF8(req.Model, "\ufffd") // a lone surrogate in it, which no item can hold
 	}
 	c.add(l, p.o.PartLines, p.o.PartBytes)
 	return nil

@@ -112,6 +112,13 @@ func TestPlanBoundsWhatItStoresOfALine(t *testing.T) {
 	if m := w.batch(b.ID).Model; m != "" {
 		t.Errorf("model of %d bytes", len(m))
 	}
+	// Nor hold what no item can: the line itself goes as it is.
+	b = w.create([]byte(strings.Replace(line("a"), "m-1", `m\ud800`, 1)))
+	_, err = w.planner(nil).Plan(t.Context(), wTenant, b.ID, wNow)
+	must(t, err)
+	if m := w.batch(b.ID).Model; m != "m\ufffd" {
+		t.Errorf("model %q", m)
+	}
 }
 
 func TestPlanRefusesAFileThatIsTooLarge(t *testing.T) {

@@ -331,6 +331,11 @@ type Call struct {
 	// it will take in all. It waits until the worker has that much (promise 8) and
 	// gives ctx's error when that ends first. Nil: there is room.
 	Room func(ctx context.Context, n int64) error
+	// Ready is asked each time the request is about to go on the wire, with nothing left
+	// to wait for: reading a secret and connecting may have taken long. After an error
+	// nothing is sent, and it is Call's; the request of a second attempt in the same call
+	// leaves the first one's answer then. Nil: it may go.
+	Ready func(ctx context.Context) error
 }
 
 // Reply is what a model answered: any HTTP status.
@@ -339,11 +344,14 @@ type Reply struct {
 	RequestID  string        // the upstream's, "" if it gave none
 	Body       []byte        // at most the configured bound
 	RetryAfter time.Duration // 0 if it named none
+	// Withheld is why there is no Body although there was one; nil: it is here. Never nil
+	// where WithheldCode has something against the status.
+	Withheld *Withheld
 }
 
 // Model answers calls. It makes one attempt a call: retrying is the Runner's.
 type Model interface {
-	// Call returns ErrTimeout, ErrUnreachable or ErrReplyTooLarge (wrapped) when
+	// Call asks c.Room and c.Ready. It returns ErrTimeout, ErrUnreachable or ErrReplyTooLarge (wrapped) when
 	// there is no whole reply; ctx's own error when ctx ended first;
 	// ErrModelNotFound or ErrNoCredential when it could not even ask.
 	Call(ctx context.Context, c Call) (Reply, error)

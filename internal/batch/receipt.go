@@ -35,18 +35,18 @@ type Receipt struct {
 	Status      int             `json:"status"` // the upstream's HTTP status; 0: no reply
 	Usage       *openai.Usage   `json:"usage,omitempty"`
 	RequestHash string          `json:"request_sha256"`         // of the body as it was sent: the input's bytes
-	ReplyHash   string          `json:"reply_sha256,omitempty"` // of the body as the upstream sent it; absent without a reply
+	ReplyHash   string          `json:"reply_sha256,omitempty"` // of the body as the upstream sent it, of a Withheld one as far as it was read; absent without a reply
 	// KeptHash is of response.body as it stands in the result file, absent where that
 	// is what the upstream sent, byte for byte: a result is one line, so white space
-	// between tokens is left out, and what is no JSON is written as a string.
+	// between tokens is left out, what is no JSON is written as a string, and what is
+	// [Withheld] is worded anew.
 	KeptHash string `json:"kept_sha256,omitempty"`
 }
 
-// hashReply notes the hashes of a reply's body and of what is kept of it.
-func (r *Receipt) hashReply(sent, kept []byte) {
-	r.ReplyHash = sumOf(sent)
-	if !bytes.Equal(sent, kept) {
-		r.KeptHash = sumOf(kept)
+// keeps notes the hash of what is kept of the reply, whose own hash it has.
+func (r *Receipt) keeps(body []byte) {
+	if sum := sumOf(body); sum != r.ReplyHash {
+		r.KeptHash = sum
 	}
 }
 

@@ -28,6 +28,8 @@ func TestReceiptHashesWhatIsKept(t *testing.T) {
 		{"\xff\xfe", 502, false},
 		{`"a string"`, 200, true},
 		{"{}\n", 200, false},
+		{`{"error":{"message":"no such key: sk-quoted"}}`, 401, false},
+		{`sk-quoted`, 403, false},
 	}
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, len(replies), len(replies), func(_ context.Context, c batch.Call) (batch.Reply, error) {
@@ -47,6 +49,9 @@ func TestReceiptHashesWhatIsKept(t *testing.T) {
 			}
 			if got.Kept() != sum(kept.RawBody) || (got.KeptHash == "") != want.same {
 				t.Errorf("%q, kept as %s: kept_sha256 %q", want.body, kept.RawBody, got.KeptHash)
+			}
+			if denied := want.status == 401 || want.status == 403; denied != strings.Contains(string(x.Result), `"upstream_denied"`) || strings.Contains(string(x.Result), "sk-quoted") {
+				t.Errorf("%d: %s", want.status, x.Result)
 			}
 			if got.ID != kept.ID || string(got.CustomID) != string(kept.RawCustomID) || got.Status != kept.StatusCode {
 				t.Errorf("receipt %+v for result %+v", got, kept)

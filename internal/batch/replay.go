@@ -45,8 +45,12 @@ func (h *hand) replay(ctx context.Context, b Batch, ln *line) answer {
 	if ctx.Err() != nil {
 		return answer{verdict: again} // nobody looks at it: the claim is over
 	}
-	if errors.Is(err, ErrNoCredential) {
+	switch {
+	case errors.Is(err, ErrNoCredential):
 		return answer{err: err}
+	case errors.Is(err, errNotReady):
+		ln.tries-- // nothing was sent
+		return answer{verdict: again}
 	}
 	said := signalOf(reply, err)
 	f, what := faultOf(reply, err)
@@ -78,7 +82,8 @@ func (h *hand) callOf(b Batch, ln *line) Call {
 	return Call{
 		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Submitter: b.Submitter,
 		Line: h.part.FirstLine + int64(ln.index), Endpoint: b.Endpoint, Model: ln.req.Model, Body: ln.req.Body, Try: ln.tries,
-		Room: func(ctx context.Context, n int64) error { return h.roomFor(ctx, ln, n) },
+		Room:  func(ctx context.Context, n int64) error { return h.roomFor(ctx, ln, n) },
+		Ready: h.ready,
 	}
 }
 
@@ -127,23 +132,27 @@ func (h *hand) record(c Call, ln *line, reply Reply, err error) result {
 		RequestHash: sumOf(c.Body),
 	}
 	var res openai.ResultLine
-	if err == nil {
-		receipt.Status = reply.Status
+	switch w := reply.Withheld; {
+	case err != nil:
+		res = openai.NoReply(id, ln.req.RawCustomID, failureCode(err))
+	case w != nil:
+		receipt.Status, receipt.ReplyHash = w.Status, w.Sum
+		res = openai.Withheld(id, ln.req.RawCustomID, w.Status, reply.RequestID, w.Code)
+	default:
+		receipt.Status, receipt.ReplyHash = reply.Status, sumOf(reply.Body)
 		if usage, ok := openai.ParseUsage(reply.Body); ok {
 			receipt.Usage = &usage
 		}
 		res = openai.Reply(id, ln.req.RawCustomID, openai.Response{
 			StatusCode: reply.Status, RequestID: reply.RequestID, Body: reply.Body,
 		})
-	} else {
-		res = openai.NoReply(id, ln.req.RawCustomID, failureCode(err))
 	}
 	if errors.Is(err, ErrModelNotFound) {
 		receipt.Attempt = 0 // nothing was sent
 	}
 	text, from, to := res.AppendKept(make([]byte, 0, len(reply.Body)+512))
 	if err == nil {
-		receipt.hashReply(reply.Body, text[from:to])
+		receipt.keeps(text[from:to])
 	}
 	rec := Record{
 		Line:    c.Line,

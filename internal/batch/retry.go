@@ -25,8 +25,8 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// judge decides on a try of ln, and for how long to wait. Retried are 408, 409,
-// 429, every 5xx, and no reply at all; other replies are the model's last word.
+// judge decides on a try of ln, and for how long to wait. Retried are 401, 407, 408,
+// 409, 429, every 5xx, and no reply at all; other replies are the model's last word.
 // The waiting of a line is bounded in tries and in time; what comes after the
 // last try is kept. A pardoned try counts for neither.
 func (o *RunnerOptions) judge(ln *line, reply Reply, err error, pardoned bool) (verdict, time.Duration) {
@@ -61,8 +61,15 @@ func (o *RunnerOptions) judge(ln *line, reply Reply, err error, pardoned bool) (
 
 // passing reports whether a status speaks of the moment and not of the request.
 func passing(status int) bool {
-	return status == http.StatusRequestTimeout || status == http.StatusConflict ||
+	return unauthorized(status) || status == http.StatusRequestTimeout || status == http.StatusConflict ||
 		status == http.StatusTooManyRequests || status >= 500
+}
+
+// unauthorized reports whether a status speaks of the installation's credential and of
+// nothing else: no line is to blame, and somebody will put another into the secret. A
+// 403 may be about what was asked for.
+func unauthorized(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusProxyAuthRequired
 }
 
 // newPause gives full jitter: waits between zero and a ceiling that begins at

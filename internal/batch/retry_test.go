@@ -33,6 +33,20 @@ func reply(status int, body string) batch.Reply {
 	return batch.Reply{Status: status, Body: []byte(body), RequestID: "req-1"}
 }
 
+// quoting is the reply of a Model that saw its token in the body.
+func quoting(status int) batch.Reply {
+	return batch.Reply{Status: status, RequestID: "req-1", Withheld: batch.Withhold(status, openai.CodeUpstreamDenied, []byte("sk-1"))}
+}
+
+// withheld is the response of a line whose answer is kept from the person.
+func withheld(status int, code string) string {
+	message := map[string]string{
+		"upstream_denied":     "The model's service refused the credential that this installation has for it, or quoted it; its operator has to look.",
+		"upstream_redirected": "The model's service answered with a redirect, which is not followed; the operator of this installation has to look.",
+	}[code]
+	return fmt.Sprintf(`{"status_code":%d,"request_id":"req-1","body":{"error":{"message":%q,"type":"server_error","param":null,"code":%q}}}`, status, message, code)
+}
+
 // The contract's section 5: which tries there are, and what is kept.
 func TestResultKinds(t *testing.T) {
 	refused := reply(429, `{"error":{"message":"slow down"}}`)
@@ -50,7 +64,14 @@ func TestResultKinds(t *testing.T) {
 		{"201", script(reply(201, `{}`)), 1, true, "", `{"status_code":201,"request_id":"req-1","body":{}}`, 0},
 		{"400", script(reply(400, `{"e":1}`)), 1, false, "", `{"status_code":400,"request_id":"req-1","body":{"e":1}}`, 0},
 		{"404, no JSON", script(reply(404, `nope`)), 1, false, "", `{"status_code":404,"request_id":"req-1","body":"nope"}`, 0},
-		{"307", script(reply(307, `{}`)), 1, false, "", `{"status_code":307,"request_id":"req-1","body":{}}`, 0},
+		{"307", script(reply(307, `{}`)), 1, false, "", withheld(307, "upstream_redirected"), 0},
+		{"401, then ok", script(reply(401, `sk-1`), reply(200, `{}`)), 2, true, "", `{"status_code":200,"request_id":"req-1","body":{}}`, 0},
+		{"401 always", script(reply(401, `{"k":"sk-1"}`)), 5, false, "", withheld(401, "upstream_denied"), 0},
+		{"407 always", script(reply(407, `sk-1`)), 5, false, "", withheld(407, "upstream_denied"), 0},
+		{"403", script(reply(403, `sk-1`)), 1, false, "", withheld(403, "upstream_denied"), 0},
+		{"400 that quotes the token", script(quoting(400)), 1, false, "", withheld(400, "upstream_denied"), 0},
+		{"200 that quotes the token", script(quoting(200)), 1, false, openai.CodeUpstreamDenied, withheld(200, "upstream_denied"), 0},
+		{"500 that quotes the token, then ok", script(quoting(500), reply(200, `{}`)), 2, true, "", `{"status_code":200,"request_id":"req-1","body":{}}`, 0},
 		{"429, then ok", script(refused, refused, reply(200, `{}`)), 3, true, "", `{"status_code":200,"request_id":"req-1","body":{}}`, 4 * time.Second},
 		{"408, 409, 500, 503, ok", script(reply(408, ``), reply(409, ``), reply(500, ``), reply(503, ``), reply(200, `{}`)), 5, true, "", `{"status_code":200,"request_id":"req-1","body":{}}`, 0},
 		{"500 always", script(reply(500, `{"e":5}`)), 5, false, "", `{"status_code":500,"request_id":"req-1","body":{"e":5}}`, 0},

@@ -80,3 +80,32 @@ func (s *shift) seen(v *view, b Batch, err error, at time.Time) {
 	v.at = at
 	v.askAt = at.Add(s.r.o.LookEvery * 4 / 5)
 }
+
+// errNotReady: a line must not be sent any more, or not on what is known.
+var errNotReady = errors.New("the batch was not seen to run lately, or the claim is over")
+
+// permit notes until when lines may go on the wire that were begun: as long as the
+// view is fresh and the lease runs.
+func (h *hand) permit() {
+	var until time.Time
+	if h.view.running() {
+		until = h.view.at.Add(h.s.r.o.LookEvery)
+		if h.leaseUntil.Before(until) {
+			until = h.leaseUntil
+		}
+	}
+	if old := h.mayUntil.Load(); old == nil || !old.Equal(until) {
+		h.mayUntil.Store(&until)
+	}
+}
+
+// ready is what a request asks before it goes on the wire (Call.Ready), beside the loop.
+// Interleaving it stops: a line is begun; its upstream's secret and connection take
+// half a minute, or a 401 comes late and the line is to go again with another secret;
+// meanwhile the batch is cancelled, and its submitter told so; the line is sent.
+func (h *hand) ready(ctx context.Context) error {
+	if until := h.mayUntil.Load(); until == nil || time.Now().After(*until) {
+		return errNotReady
+	}
+	return ctx.Err() // a claim that is lost ends it
+}

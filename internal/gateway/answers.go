@@ -22,10 +22,13 @@ import (
 //	batch_replay for anything else      403 batch_replay_not_authorized
 //	another tenant asserted             403 tenant_not_authorized
 //	more requests than the tenant may   429 rate_limit_exceeded, retry-after
+//	a key of many refused replays       429 rate_limit_exceeded, retry-after
 //	no receipt, a port's trouble        503 service_unavailable, retry-after
 //	upstream: none for the model        404 model_not_found
 //	upstream: no reply                  502 upstream_unreachable, 504 request_timeout
-//	upstream: our credential is no good 502 upstream_denied
+//	upstream: our credential is no good,
+//	  or quoted                         502 upstream_denied
+//	upstream: a redirect                502 upstream_redirected
 //	upstream: too much                  502 response_too_large
 //	a bug (panic)                       500 server_error
 func answer(err error) *openai.Error {

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
@@ -23,8 +23,6 @@ const (
 	completeTime = 5 * time.Second
 	// maxModel is the longest name of a model that a receipt has room for, in bytes.
 	maxModel = 512
-	// maxDenial is how much of an answer that is kept from the client is read.
-	maxDenial = 64 << 10
 )
 
 // call is a request to a model, from its body on.
@@ -40,6 +38,9 @@ func (g *Gateway) call(x *exchange, q *request) error {
 	if len(about.Model) > maxModel {
 		return openai.Invalid("invalid_model", "model", "Invalid 'model': a name has at most %d bytes.", maxModel)
 	}
+	if !utf8.ValidString(about.Model) { // a lone surrogate, which no receipt could hold
+		return openai.Invalid("invalid_model", "model", "Invalid 'model': it holds what is no character.")
+	}
 	began := g.now().UTC().Truncate(time.Millisecond)
 	sum := sha256.Sum256(body)
 	receipt := access.Receipt{
@@ -52,11 +53,17 @@ func (g *Gateway) call(x *exchange, q *request) error {
 	if err := g.intend(q.Context(), receipt); err != nil {
 		return err
 	}
-	done, err := g.made(x, q, about, body)
-	done.Time = g.now().UTC().Truncate(time.Millisecond)
-	done.Millis = max(done.Time.Sub(began).Milliseconds(), 0)
-	x.outcome = done.Outcome
-	g.complete(q.Context(), receipt.ReceiptName, done)
+	done := access.Completion{Outcome: access.Torn} // what a panic leaves
+	defer func() {
+		if done.Outcome == access.Torn && done.Status == 0 {
+			done.Status = x.status
+		}
+		done.Time = g.now().UTC().Truncate(time.Millisecond)
+		done.Millis = max(done.Time.Sub(began).Milliseconds(), 0)
+		x.outcome = done.Outcome
+		g.complete(q.Context(), receipt.ReceiptName, done)
+	}()
+	done, err = g.made(x, q, about, body)
 	return err
 }
 
@@ -99,32 +106,40 @@ func (g *Gateway) complete(ctx context.Context, n access.ReceiptName, c access.C
 	}
 }
 
-// made makes the call and passes the answer on. The error is for the client, if it
-// has no answer yet.
-func (g *Gateway) made(x *exchange, q *request, about openai.Body, body []byte) (access.Completion, error) {
-	// Interleaving it stops: look; cancel; the receipt takes its time; a line is sent
-	// for somebody who has withdrawn it long ago.
-	if q.who.Replay && g.now().Sub(q.seen) > maxAge {
-		who, err := access.Decide(q.Context(), q.caller, q.asserted, g.views.runs(&q.seen))
+// withdrawn is why a call that was allowed is not made any more.
+type withdrawn struct{ error }
+
+// still tells, when the request is about to go on the wire, whether it may: a replay on
+// a view of its batch that is not too old, or on a new one.
+// Interleaving it stops: look; cancel; the receipt takes its time, or the upstream's
+// secret does, or its refusal of an old one; a line is sent for somebody who has
+// withdrawn it long ago.
+func (g *Gateway) still(q *request) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if !q.who.Replay || g.now().Sub(q.seen) <= maxAge {
+			return nil
+		}
+		who, err := access.Decide(ctx, q.caller, q.asserted, g.views.runs(&q.seen))
 		if err == nil && who != q.who {
 			err = access.ErrReplay
 		}
 		if err != nil {
-			return access.Completion{Outcome: access.Withdrawn}, err
+			return withdrawn{err}
 		}
+		return nil
 	}
+}
+
+// made makes the call and passes the answer on. The error is for the client, if it
+// has no answer yet.
+func (g *Gateway) made(x *exchange, q *request, about openai.Body, body []byte) (access.Completion, error) {
 	ctx, cancel := context.WithTimeout(q.Context(), g.settings.FunctionTimeout-g.settings.Margin)
 	defer cancel()
-	resp, err := g.ports.Upstream.Open(ctx, about.Model, q.URL.Path, outgoing(q.who, x.id, about.Stream), body)
+	resp, err := g.ports.Upstream.Open(ctx, about.Model, q.URL.Path, outgoing(q.who, x.id, about.Stream), body, g.still(q))
 	if err != nil {
 		return unanswered(ctx, q.Context(), about.Model, err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
-		l := newLedger(resp.Header, maxDenial)
-		_, _ = io.Copy(l, io.LimitReader(resp.Body, maxDenial)) // what there is of it
-		return l.completion(access.Denied, resp.StatusCode), openai.UpstreamDenied(fmt.Errorf("status %d", resp.StatusCode))
-	}
 	if resp.ContentLength > g.settings.ReplyBytes {
 		return access.Completion{Outcome: access.TooLarge, Status: resp.StatusCode}, openai.UpstreamTooLarge(g.settings.ReplyBytes)
 	}
@@ -133,6 +148,12 @@ func (g *Gateway) made(x *exchange, q *request, about openai.Body, body []byte) 
 
 // unanswered tells why there is no answer; ctx is the call's, client the request's.
 func unanswered(ctx, client context.Context, model string, err error) (access.Completion, error) {
+	if w, ok := errors.AsType[withdrawn](err); ok {
+		return access.Completion{Outcome: access.Withdrawn}, w.error
+	}
+	if w, ok := errors.AsType[*batch.Withheld](err); ok {
+		return access.Completion{Outcome: access.Denied, Status: w.Status, ReplyHash: w.Sum, ReplyBytes: w.Bytes}, openai.UpstreamWithheld(w.Code, w)
+	}
 	switch {
 	case errors.Is(err, batch.ErrModelNotFound):
 		return access.Completion{Outcome: access.Unserved}, openai.ModelNotFound(model)

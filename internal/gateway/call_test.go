@@ -220,8 +220,8 @@ func TestRequestsPerMinute(t *testing.T) {
 	if err := h.mem.Table.Tenants.Put(t.Context(), access.Tenant{Name: "acme", Limits: access.Limits{RequestsPerMinute: 2}, CreatedAt: start, UpdatedAt: start}); err != nil {
 		t.Fatal(err)
 	}
-	// The first of each reads its key, and of the tenant what is known by then.
-	for _, c := range []call{replay("fleet"), {as: "ann"}, replay("fleet"), {as: "ann"}} {
+	// The first one reads its key and its batch, and of the tenant nothing is known.
+	for _, c := range []call{replay("fleet"), {as: "ann"}, replay("fleet")} {
 		if a := h.do(c); a.StatusCode != 200 {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
@@ -241,9 +241,79 @@ func TestRequestsPerMinute(t *testing.T) {
 	if a := h.do(call{as: "ann"}); a.StatusCode != 200 {
 		t.Errorf("after the time that it was told: %d %s", a.StatusCode, a.body)
 	}
-	if n := len(h.receipts("acme", today)) + len(h.receipts("acme", acmes)); n != 5 {
-		t.Errorf("%d receipts of 5 calls", n)
+	if n := len(h.receipts("acme", today)) + len(h.receipts("acme", acmes)); n != 4 {
+		t.Errorf("%d receipts of 4 calls", n)
 	}
+}
+
+// Nobody gets past the limit with keys that no process has seen, nor with requests
+// that are refused for their scope or their tenant.
+func TestRequestsOfAnyKindArePaced(t *testing.T) {
+	limited := func(h *house) {
+		if err := h.mem.Table.Tenants.Put(t.Context(), access.Tenant{Name: "acme", Limits: access.Limits{RequestsPerMinute: 3}}); err != nil {
+			t.Fatal(err)
+		}
+		h.open()
+	}
+	h := newHouse(t)
+	limited(h)
+	through := 0
+	for range 30 {
+		made, secret, err := access.New(access.Key{Tenant: "acme", Principal: "x", Name: "n", Scopes: []access.Scope{access.Submit}}, start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.mem.Table.Keys.Put(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+		h.key["new"] = secret
+		if h.do(call{as: "new"}).StatusCode == 200 {
+			through++
+		}
+	}
+	if through != 1+3 {
+		t.Errorf("%d of 30 requests with a new key each are let through by 3 a minute, want the first and 3", through)
+	}
+	for what, c := range map[string]call{"scope": {as: "reader"}, "tenant": {as: "ann", header: http.Header{"X-Tenant-ID": {"other"}}}} {
+		h := newHouse(t)
+		limited(h)
+		refused := 0
+		for range 30 {
+			switch a := h.do(c); a.StatusCode {
+			case 403:
+				refused++
+			case 429:
+			default:
+				t.Errorf("%s: %d", what, a.StatusCode)
+			}
+		}
+		if refused != 1+3 {
+			t.Errorf("%d of 30 refusals by %s are looked at, want the first and 3", refused, what)
+		}
+	}
+}
+
+// A request counts once, whoever's key acts for whom.
+func TestReplayForItsOwnTenantCountsOnce(t *testing.T) {
+	h := newHouse(t)
+	if err := h.mem.Table.Tenants.Put(t.Context(), access.Tenant{Name: "acme", Limits: access.Limits{RequestsPerMinute: 4}}); err != nil {
+		t.Fatal(err)
+	}
+	made, secret, err := access.New(access.Key{Tenant: "acme", Principal: "x", Name: "n", Scopes: []access.Scope{access.BatchReplay}}, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.mem.Table.Keys.Put(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	h.key["own"] = secret
+	h.do(replay("own")) // of which nothing is known yet
+	for n := range 4 {
+		if a := h.do(replay("own")); a.StatusCode != 200 {
+			t.Errorf("request %d of 4: %d %s", n, a.StatusCode, a.body)
+		}
+	}
+	h.do(replay("own")).is(t, "one more", 429, "rate_limit_exceeded")
 }
 
 // Trouble with the table refuses nobody for good.
@@ -299,8 +369,8 @@ func TestReads(t *testing.T) {
 		total += reads() - before
 		h.pass(time.Second)
 	}
-	// Each 30 s two keys, each 4 s the batch, each 5 s a tenant without a record.
-	if total > 2*(2*4+30+24) {
+	// Each 30 s two keys and two tenants without a record, each 4 s the batch.
+	if total > 2*5+2*5+30 {
 		t.Errorf("%d reads in two minutes", total)
 	}
 	t.Logf("%d reads for 480 requests in two minutes", total)

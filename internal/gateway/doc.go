@@ -10,21 +10,23 @@
 //	answers.go   which error becomes which answer, and the log
 //
 //	POST <each of HOLDFAST_ENDPOINTS>   submit, or the replay rule
-//	GET  /v1/models                     read, or the replay rule
+//	GET  /v1/models                     read
 //
 // A key with batch_replay is under access.Decide's rule in all of it and needs no
-// other scope; nor does another scope lend it anything.
+// other scope; nor does another scope lend it anything. It calls its batch's endpoint
+// and nothing else: there is a receipt of whatever it is let do.
 //
-// A call is made in this order: key, route, scope or replay rule, the tenant's
-// requests a minute, body, receipt, the view of the batch once more if it is too old
-// by now, upstream. So who may not is told so whatever the body is, and no call is
+// A call is made in this order: route, key, whether it was refused too often, the
+// requests a minute of the key's tenant, replay rule, those of the tenant acted for,
+// scope, body, receipt, the upstream's secret and a connection, the view of the batch once
+// more if it is too old by now, the request. So who may not is told so whatever the body is, and no call is
 // made without a receipt of it.
 //
 // Of what a client sends, the body passes, byte for byte, and the endpoint. No header
 // does, and no query: nothing that could pick a tenant, a batch or a priority, name a
 // person, or be mistaken for ours. Of what the upstream answers, status and body pass,
-// and the headers that headers.go lists; but for a 401 or 403, which is about our
-// credential and may quote it.
+// and the headers that headers.go lists; but for what package upstream keeps
+// back: what is about our credential or quotes it, and redirects.
 //
 // It is no httputil.ReverseProxy: that copies headers but for those it is told to
 // drop, where nothing must pass that isn't known; it words upstream trouble itself; its

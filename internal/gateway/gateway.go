@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -39,10 +40,12 @@ type Upstream interface {
 	// Open posts body to endpoint ("/v1/…") of the service that has the model ("": one
 	// that names none), with header and what the service needs besides, and returns the
 	// answer as soon as its status is there, whatever that is. The caller closes its
-	// body, and says by ctx how long it may take. batch.ErrModelNotFound,
-	// batch.ErrNoCredential or batch.ErrUnreachable; none holds a URL, a header, a
-	// token or a body.
-	Open(ctx context.Context, model, endpoint string, header http.Header, body []byte) (*http.Response, error)
+	// body, and says by ctx how long it may take. ready is asked as batch.Call's, and its
+	// error is Open's where nothing was sent. Others: batch.ErrModelNotFound,
+	// batch.ErrNoCredential, batch.ErrUnreachable, *batch.Withheld; none holds a URL, a
+	// header, a token or a body. Reading the body fails with a *batch.Withheld where it
+	// must not go on, and with batch.ErrTimeout where it stood still for too long.
+	Open(ctx context.Context, model, endpoint string, header http.Header, body []byte, ready func(context.Context) error) (*http.Response, error)
 }
 
 // Ports is what the gateway stands on; all are required.
@@ -56,8 +59,9 @@ type Ports struct {
 
 // Options adjust a Gateway. The zero value works.
 type Options struct {
-	Log *slog.Logger     // discarded by default
-	Now func() time.Time // time.Now by default
+	Log      *slog.Logger     // discarded by default
+	Now      func() time.Time // time.Now by default
+	Observer batch.Observer   // told of refused replays; nobody by default
 }
 
 // Gateway is the handler. Safe for concurrent use.
@@ -66,15 +70,25 @@ type Gateway struct {
 	settings config.Settings
 	views    *views
 	rates    access.Rates
+	refusals *access.Refusals
+	observer batch.Observer
 	log      *slog.Logger
 	now      func() time.Time
 }
+
+// refusedAMinute is how many refused replays a key has in this process before it is
+// held up. When a batch ends its workers are refused once each, and who waits for that
+// waits a second.
+const refusedAMinute = 60
 
 var _ http.Handler = (*Gateway)(nil)
 
 // New returns a gateway with the endpoints, bounds and times of s.
 func New(p Ports, s config.Settings, opts *Options) *Gateway {
-	g := &Gateway{ports: p, settings: s, log: slog.New(slog.DiscardHandler), now: time.Now}
+	g := &Gateway{ports: p, settings: s, refusals: access.NewRefusals(refusedAMinute), log: slog.New(slog.DiscardHandler), now: time.Now}
+	if opts != nil {
+		g.observer = opts.Observer
+	}
 	if opts != nil && opts.Log != nil {
 		g.log = opts.Log
 	}
@@ -163,8 +177,8 @@ func (g *Gateway) serve(x *exchange, r *http.Request) (err error) {
 		return err
 	}
 	x.who = access.Identity{Tenant: caller.Tenant, OnBehalfOf: caller.Principal, Key: caller.Key, Line: access.NoLine}
-	q := &request{Request: r, caller: caller, asserted: assertedBy(r.Header)}
-	if q.who, err = access.Decide(r.Context(), caller, q.asserted, g.views.runs(&q.seen)); err != nil {
+	q := &request{Request: r, caller: caller, asserted: assertedBy(r.Header, r.URL.Path)}
+	if err := g.decide(q, x.began); err != nil {
 		return err
 	}
 	x.who = q.who
@@ -174,9 +188,6 @@ func (g *Gateway) serve(x *exchange, r *http.Request) (err error) {
 		if err := caller.Require(scope); err != nil {
 			return err
 		}
-	}
-	if err := g.pace(q, x.began); err != nil {
-		return err
 	}
 	return do(x, q)
 }
@@ -190,17 +201,44 @@ type request struct {
 	seen     time.Time // when the look at the batch of a replay began
 }
 
-// pace holds the tenant that a request counts as to its requests a minute.
-func (g *Gateway) pace(q *request, now time.Time) error {
-	caller := q.caller
-	if q.who.Replay && !q.seen.Before(now) { // its batch was read just now
-		caller = caller.AfterRead()
+// decide tells whom a request counts as, and holds to their requests a minute the
+// tenant of the key, whatever is asked, and the one that it acts for. A key that leaked
+// can look for batches no faster than that, nor for long: who is refused again and
+// again is held up before anything is read.
+func (g *Gateway) decide(q *request, now time.Time) error {
+	if wait := g.refusals.Wait(q.caller.Key, now); wait > 0 {
+		g.observer.Add(batch.MetricReplayRefused, 1)
+		return openai.RateLimited(wait)
 	}
-	limits, err := g.ports.Tenants.Pace(q.Context(), caller, q.who.Tenant, now)
+	if err := g.pace(q.Context(), q.caller, q.caller.Tenant, now); err != nil {
+		return err
+	}
+	who, err := access.Decide(q.Context(), q.caller, q.asserted, g.views.runs(&q.seen))
+	if errors.Is(err, access.ErrReplay) {
+		g.refusals.Count(q.caller.Key, now)
+		g.observer.Add(batch.MetricReplayRefused, 1)
+	}
 	if err != nil {
 		return err
 	}
-	if wait := g.rates.Take(q.who.Tenant, limits.RequestsPerMinute, now); wait > 0 {
+	q.who = who
+	if who.Tenant == q.caller.Tenant {
+		return nil
+	}
+	caller := q.caller
+	if !q.seen.Before(now) { // its batch was read just now
+		caller = caller.AfterRead()
+	}
+	return g.pace(q.Context(), caller, who.Tenant, now)
+}
+
+// pace counts a request towards a tenant's requests a minute.
+func (g *Gateway) pace(ctx context.Context, c access.Caller, tenant string, now time.Time) error {
+	limits, err := g.ports.Tenants.Pace(ctx, c, tenant, now)
+	if err != nil {
+		return err
+	}
+	if wait := g.rates.Take(tenant, limits.RequestsPerMinute, now); wait > 0 {
 		return openai.RateLimited(wait)
 	}
 	return nil

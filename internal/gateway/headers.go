@@ -17,8 +17,8 @@ const (
 	headerLine       = "X-Batch-Line"
 )
 
-func assertedBy(h http.Header) access.Asserted {
-	return access.Asserted{Tenant: h.Values(headerTenant), Batch: h.Values(headerBatch), Line: h.Values(headerLine)}
+func assertedBy(h http.Header, endpoint string) access.Asserted {
+	return access.Asserted{Tenant: h.Values(headerTenant), Batch: h.Values(headerBatch), Line: h.Values(headerLine), Endpoint: endpoint}
 }
 
 // outgoing is what the upstream gets beside what package upstream sets: the same four

@@ -47,12 +47,26 @@ type house struct {
 	log   bytes.Buffer
 	calls []*http.Request // what the model server was sent, its body read
 	model http.HandlerFunc
+	told  map[batch.Metric]float64
+}
+
+func (h *house) observe(m batch.Metric, n float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told[m] += n
+}
+
+// refused is how many replays were counted as refused.
+func (h *house) refused() float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.told[batch.MetricReplayRefused]
 }
 
 // newHouse has the keys "ann" (acme: submit, read), "reader" (acme: read), "bob" (other: submit), "fleet"
 // (fleet: batch_replay), "all" (fleet: every scope), and one running batch each of acme and other.
 func newHouse(t *testing.T) *house {
-	h := &house{t: t, mem: memory.New(memory.Options{}), faults: memory.NewFaults(), settings: config.Default(), now: start, key: map[string]string{}}
+	h := &house{t: t, mem: memory.New(memory.Options{}), faults: memory.NewFaults(), settings: config.Default(), now: start, key: map[string]string{}, told: map[batch.Metric]float64{}}
 	h.settings.Models = []string{"sim"}
 	for name, k := range map[string]access.Key{
 		"ann":    {Tenant: "acme", Principal: "ann@acme", Scopes: []access.Scope{access.Submit, access.Read}},
@@ -62,17 +76,22 @@ func newHouse(t *testing.T) *house {
 		"all":    {Tenant: "fleet", Principal: "worker-8", Scopes: access.Scopes},
 	} {
 		k.Name = name
+		scopes := k.Scopes
+		if name == "all" { // as older releases made them
+			k.Scopes = []access.Scope{access.BatchReplay}
+		}
 		made, secret, err := access.New(k, start)
 		if err != nil {
 			t.Fatal(err)
 		}
+		made.Scopes = scopes
 		if err := h.mem.Table.Keys.Put(t.Context(), made); err != nil {
 			t.Fatal(err)
 		}
 		h.key[name] = secret
 	}
 	h.batch(func(*batch.Batch) {})
-	h.mem.Table.SeedBatch(batch.Batch{Tenant: "other", ID: others, Status: batch.InProgress, Submitter: "bob@other", Lines: 12})
+	h.mem.Table.SeedBatch(batch.Batch{Tenant: "other", ID: others, Status: batch.InProgress, Submitter: "bob@other", Endpoint: chat, Lines: 12})
 
 	h.model = func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -106,11 +125,11 @@ const reply = `{"id":"chatcmpl-1","choices":[{"message":{"content":"hi"}}],"usag
 func (h *house) open() {
 	view := h.mem.With(h.faults)
 	log := slog.New(slog.NewJSONHandler(locked{h}, nil))
-	tenants := access.NewTenantCache(view.Table.Tenants, nil)
+	tenants := access.NewTenantCache(view.Table.Tenants, &access.TenantCacheOptions{Off: time.Minute})
 	g := gateway.New(gateway.Ports{
 		Keys:    access.NewCache(view.Table.Keys, &access.CacheOptions{Log: log, Tenants: tenants, Pairs: view.Table.Keys}),
 		Tenants: tenants, Batches: view.Table.Batches, Receipts: view.Table.Receipts, Upstream: h.upstream,
-	}, h.settings, &gateway.Options{Log: log, Now: h.clock})
+	}, h.settings, &gateway.Options{Log: log, Now: h.clock, Observer: h.observe})
 	server := httptest.NewServer(g)
 	h.t.Cleanup(server.Close)
 	h.url = server.URL

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"holdfast/internal/access"
+	"holdfast/internal/batch"
 	"holdfast/internal/openai"
 )
 
@@ -53,9 +54,12 @@ func (g *Gateway) relay(ctx context.Context, x *exchange, q *request, resp *http
 			return l.completion(access.Replied, resp.StatusCode), nil
 		case errors.Is(q.Context().Err(), context.Canceled):
 			return l.completion(access.ClientGone, resp.StatusCode), openai.UpstreamUnreachable(errClientGone)
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, errors.Is(err, batch.ErrTimeout):
 			return l.completion(access.TimedOut, resp.StatusCode), openai.UpstreamTimeout(errTorn)
 		default:
+			if w, ok := errors.AsType[*batch.Withheld](err); ok {
+				return l.completion(access.Denied, resp.StatusCode), openai.UpstreamWithheld(w.Code, w)
+			}
 			// Its own text may hold an address.
 			return l.completion(access.Torn, resp.StatusCode), openai.UpstreamUnreachable(errTorn)
 		}

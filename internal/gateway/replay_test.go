@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,7 +136,9 @@ func TestViewsAge(t *testing.T) {
 	h.pass(time.Millisecond)
 	run(200, 3)
 	h.pass(-time.Hour) // a clock that was set back
-	run(200, 4)
+	if a := h.do(replay("all")); a.StatusCode != 200 || h.faults.Count("Batches.Get") != 4 {
+		t.Errorf("status %d; %d reads", a.StatusCode, h.faults.Count("Batches.Get"))
+	}
 }
 
 // The receipt may take so long that the view is too old by then. It is looked at
@@ -182,4 +185,87 @@ func TestViewThatAgesBehindTheReceipt(t *testing.T) {
 	if r := h.receipt("acme", acmes); r.Outcome != access.Withdrawn || len(h.sent()) != 0 {
 		t.Errorf("%d calls, %+v", len(h.sent()), r.Completion)
 	}
+}
+
+// Whoever has a replay key and guesses is held up: by the limit of the key's own tenant,
+// if that has one, and anyway after so many refusals, before anything is read. Each try
+// is counted, and in the log by the key's ID.
+func TestReplayKeyThatGuesses(t *testing.T) {
+	guess := func(i int) call {
+		return call{as: "fleet", header: http.Header{"X-Tenant-ID": {"acme"}, "X-Batch-ID": {fmt.Sprintf("batch_guess%018d", i)}}}
+	}
+	h := newHouse(t)
+	for i := range 60 {
+		h.do(guess(i)).is(t, "a guess", 403, "batch_replay_not_authorized")
+	}
+	for i := range 40 {
+		a := h.do(guess(60 + i))
+		a.is(t, "a guess too many", 429, "rate_limit_exceeded")
+		if a.Header.Get("Retry-After") != "1" {
+			t.Errorf("retry-after %q", a.Header.Get("Retry-After"))
+		}
+	}
+	if n := h.faults.Count("Batches.Get"); n != 60 || h.refused() != 100 || len(h.sent()) != 0 {
+		t.Errorf("100 guesses: %d reads, %v counted, %d sent", n, h.refused(), len(h.sent()))
+	}
+	id := access.KeyID(access.HashSecret(h.key["fleet"]))
+	if log := h.says(`"msg":"request"`, 100); strings.Count(log, `"key":"`+id+`"`) != 100 {
+		t.Errorf("of 100 guesses %d are in the log with the key's id", strings.Count(log, id))
+	}
+	// Another key goes on, and so does this one with what it may, a second later.
+	if a := h.do(replay("all")); a.StatusCode != 200 {
+		t.Errorf("another key: %d %s", a.StatusCode, a.body)
+	}
+	h.do(replay("fleet")).is(t, "held up", 429, "rate_limit_exceeded")
+	h.pass(time.Second)
+	for range 10 {
+		if a := h.do(replay("fleet")); a.StatusCode != 200 {
+			t.Errorf("a second later: %d %s", a.StatusCode, a.body)
+		}
+	}
+	if h.refused() != 101 {
+		t.Errorf("%v counted: what is let do isn't refused", h.refused())
+	}
+	// A key without the scope is nobody who guesses.
+	for range 70 {
+		h.do(call{as: "bob", header: http.Header{"X-Tenant-ID": {"acme"}}}).is(t, "bob", 403, "tenant_not_authorized")
+	}
+
+	h = newHouse(t)
+	if err := h.mem.Table.Tenants.Put(t.Context(), access.Tenant{Name: "fleet", Limits: access.Limits{RequestsPerMinute: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	h.open()
+	for i := range 50 {
+		h.do(guess(i))
+	}
+	if n := h.faults.Count("Batches.Get"); n != 1+5 {
+		t.Errorf("50 guesses with 5 a minute: %d reads, want the first and 5", n)
+	}
+}
+
+// A replay calls what its batch calls; the gateway's other routes are for others, and
+// leave no receipt either.
+func TestReplayOfAnotherEndpoint(t *testing.T) {
+	h := newHouse(t)
+	images := "/v1/images/generations"
+	h.settings.Endpoints = []string{chat, images}
+	h.open()
+	for _, c := range []call{{path: images}, {path: "/v1/models", method: "GET"}, {path: "/v1/models", method: "HEAD"}} {
+		c.as, c.header = "fleet", replay("fleet").header
+		if a := h.do(c); a.StatusCode != 403 || c.method != "HEAD" && !strings.Contains(a.body, "batch_replay_not_authorized") {
+			t.Errorf("%s %s: %d %s", c.method, c.path, a.StatusCode, a.body)
+		}
+	}
+	if n := len(h.receipts("acme", acmes)); n != 0 || len(h.sent()) != 0 {
+		t.Errorf("%d receipts, %d calls", n, len(h.sent()))
+	}
+	h.batch(func(b *batch.Batch) { b.Endpoint = images })
+	h.pass(10 * time.Second)
+	c := replay("fleet")
+	c.path = images
+	if a := h.do(c); a.StatusCode != 200 {
+		t.Errorf("its own: %d %s", a.StatusCode, a.body)
+	}
+	h.do(replay("fleet")).is(t, "what it doesn't call any more", 403, "batch_replay_not_authorized")
 }

@@ -183,7 +183,9 @@ func TestUpstreamTrouble(t *testing.T) {
 		{"no secret", batch.ErrNoCredential, 503, "service_unavailable", access.NoSecret},
 		{"no such model", batch.ErrModelNotFound, 404, "model_not_found", access.Unserved},
 	} {
-		h.upstream = upstreamFunc(func(context.Context, string, string, http.Header, []byte) (*http.Response, error) { return nil, c.err })
+		h.upstream = upstreamFunc(func(context.Context, string, string, http.Header, []byte, func(context.Context) error) (*http.Response, error) {
+			return nil, c.err
+		})
 		h.open()
 		h.pass(24 * time.Hour) // a shelf of its own
 		a := h.do(call{as: "ann"})
@@ -197,10 +199,10 @@ func TestUpstreamTrouble(t *testing.T) {
 	}
 }
 
-type upstreamFunc func(context.Context, string, string, http.Header, []byte) (*http.Response, error)
+type upstreamFunc func(context.Context, string, string, http.Header, []byte, func(context.Context) error) (*http.Response, error)
 
-func (f upstreamFunc) Open(ctx context.Context, model, endpoint string, h http.Header, body []byte) (*http.Response, error) {
-	return f(ctx, model, endpoint, h, body)
+func (f upstreamFunc) Open(ctx context.Context, model, endpoint string, h http.Header, body []byte, ready func(context.Context) error) (*http.Response, error) {
+	return f(ctx, model, endpoint, h, body, ready)
 }
 
 // The time for a call is bounded, before its answer and in the middle of it.
@@ -285,7 +287,9 @@ func TestDenied(t *testing.T) {
 // A bug in a port ends one request, with nothing of it in the answer or the log.
 func TestPanic(t *testing.T) {
 	h := newHouse(t)
-	h.upstream = upstreamFunc(func(context.Context, string, string, http.Header, []byte) (*http.Response, error) { panic(secret) })
+	h.upstream = upstreamFunc(func(context.Context, string, string, http.Header, []byte, func(context.Context) error) (*http.Response, error) {
+		panic(secret)
+	})
 	h.open()
 	h.do(call{as: "ann"}).is(t, "a panic", 500, "server_error")
 	if log := h.says(`"msg":"request"`, 1); strings.Contains(log, secret) || !strings.Contains(log, "panic: string at holdfast/internal/gateway_test.") {

@@ -44,6 +44,7 @@ type view struct {
 	status, ending batch.Status
 	endingAt       time.Time
 	submitter      string
+	endpoint       string
 	lines          int64
 }
 
@@ -71,7 +72,7 @@ func (s *views) runs(at *time.Time) access.Runs {
 		if v.gone {
 			return access.Run{}, access.ErrNoRun
 		}
-		return access.Run{Submitter: v.submitter, Lines: v.lines, Replayable: v.lets(now, s.drain)}, nil
+		return access.Run{Submitter: v.submitter, Lines: v.lines, Endpoint: v.endpoint, Replayable: v.lets(now, s.drain)}, nil
 	}
 }
 
@@ -95,7 +96,7 @@ func (s *views) look(ctx context.Context, k viewKey, now time.Time) (view, error
 	case err != nil:
 		return view{}, err
 	default:
-		v.status, v.ending, v.endingAt, v.submitter, v.lines = b.Status, b.Ending, b.EndingAt, b.Submitter, b.Lines
+		v.status, v.ending, v.endingAt, v.submitter, v.endpoint, v.lines = b.Status, b.Ending, b.EndingAt, b.Submitter, b.Endpoint, b.Lines
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

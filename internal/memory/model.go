@@ -72,11 +72,19 @@ func Wait(ctx context.Context, d time.Duration) error {
 // Call is batch.Model.Call.
 func (m *Model) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 	return call(ctx, m.faults, "Model.Call", func() (batch.Reply, error) {
+		if c.Ready != nil {
+			if err := c.Ready(ctx); err != nil {
+				return batch.Reply{}, err
+			}
+		}
 		m.enter(c)
 		defer m.leave()
 		r, err := m.answer(ctx, c)
 		if err != nil {
 			return batch.Reply{}, err
+		}
+		if code := batch.WithheldCode(r.Status); code != "" {
+			r.Body, r.Withheld = nil, batch.Withhold(r.Status, code, r.Body)
 		}
 		r.Body = bytes.Clone(r.Body)
 		return r, nil

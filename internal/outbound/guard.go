@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 // ErrAddress: an address is not one that is connected to. Its text names the kind
@@ -23,6 +24,7 @@ var ErrAddress = errors.New("address is refused")
 //	link-local          169.254.0.0/16, fe80::/10: VPC Lattice, and
 //	  metadata          169.254.169.254, the credentials of containers, AWS's fd00:ec2::/32
 //	no host's           multicast, 240.0.0.0/4, broadcast
+//	a tunnel's          Teredo, 2001::/32
 //
 // in whatever form of IPv6 they are written. Private networks are allowed: that is
 // where one's own model servers are, and a function reaches them only if it was put
@@ -42,15 +44,17 @@ var embedded = []struct {
 	prefix netip.Prefix
 	at     int
 }{
-	{netip.MustParsePrefix("64:ff9b::/96"), 12},   // NAT64
-	{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, // NAT64 of one's own, as far as it has 96 bits
-	{netip.MustParsePrefix("2002::/16"), 2},       // 6to4
-	{netip.MustParsePrefix("::/96"), 12},          // IPv4-compatible; :: and ::1 are told before
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},    // NAT64
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12},  // NAT64 of one's own, as far as it has 96 bits
+	{netip.MustParsePrefix("2002::/16"), 2},        // 6to4
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12}, // IPv4-translated; the mapped ones, ::ffff:0:0/96, are unmapped before
+	{netip.MustParsePrefix("::/96"), 12},           // IPv4-compatible; :: and ::1 are told before
 }
 
 var (
 	thisHost  = netip.MustParsePrefix("0.0.0.0/8")
 	reserved  = netip.MustParsePrefix("240.0.0.0/4") // broadcast, too
+	teredo    = netip.MustParsePrefix("2001::/32")   // leads to an IPv4 address, by way of another
 	services  = netip.MustParsePrefix("fd00:ec2::/32")
 	metadata4 = []netip.Addr{
 		netip.MustParseAddr("169.254.169.254"), // instances
@@ -109,6 +113,8 @@ func judge(ip netip.Addr) (why string, exact bool) {
 			}
 		}
 		return "link-local", false
+	case teredo.Contains(ip):
+		return "a tunnel's", false
 	case ip.IsMulticast(), reserved.Contains(ip):
 		return "no host's", false
 	}
@@ -119,8 +125,13 @@ func judge(ip netip.Addr) (why string, exact bool) {
 // address or means this machine: the fault is told before anything is sent, and
 // behind a proxy, which looks names up itself, nobody else would tell it. Any other
 // name passes. Addresses in a spelling that only some resolvers understand
-// (127.1, 0x7f000001) are refused.
+// (127.1, 0x7f000001) are refused, and so are names that aren't ASCII: what they mean is
+// told only when they are looked up (①27.0.0.1 is 127.0.0.1 by then). Such a host has a
+// name in ASCII, too (xn--…).
 func (g Guard) CheckHost(host string) error {
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return fmt.Errorf("%w: a name that isn't ASCII; write it as xn--…", ErrAddress)
+	}
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return g.Check(ip)

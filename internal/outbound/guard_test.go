@@ -31,6 +31,8 @@ func TestGuard(t *testing.T) {
 		{"::127.0.0.1", "loopback"},
 		{"64:ff9b::7f00:1", "loopback"},
 		{"2002:7f00:1::", "loopback"},
+		{"::ffff:0:127.0.0.1", "loopback"},
+		{"::ffff:0:10.0.0.7", ""},
 		{"0.0.0.0", "this host"},
 		{"0.1.2.3", "this host"},
 		{"::", "this host"},
@@ -51,6 +53,10 @@ func TestGuard(t *testing.T) {
 		{"fd00:ec2::254", "metadata"},
 		{"fd00:ec2::23", "metadata"},
 		{"fd00:0ec2:0:0:0:0:0:254", "metadata"},
+		{"::ffff:0:169.254.169.254", "metadata"},
+		{"2001:0:5ef5:79fd:0:59d:56:1", "a tunnel's"},
+		{"2001:0:4136:e378:8000:63bf:5601:5601", "a tunnel's"}, // 169.254.169.254
+		{"2001:db8::1", ""},
 		{"224.0.0.1", "no host's"},
 		{"255.255.255.255", "no host's"},
 		{"240.0.0.1", "no host's"},
@@ -99,12 +105,13 @@ func TestGuardAllows(t *testing.T) {
 }
 
 func TestGuardHosts(t *testing.T) {
-	for _, host := range []string{"models.example.com", "10.0.0.7", "fd12::7", "model", "a.b.c1", "host.0xyz.example"} {
+	for _, host := range []string{"models.example.com", "10.0.0.7", "fd12::7", "model", "a.b.c1", "host.0xyz.example", "xn--bcher-kva.example"} {
 		if err := (Guard{}).CheckHost(host); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	for _, host := range []string{"127.0.0.1", "::1", "localhost", "LocalHost.", "a.localhost", "169.254.169.254", "169.254.169.254.", "127.1", "0177.0.0.1", "0x7f.1", "2130706433", "0x7f000001"} {
+	for _, host := range []string{"127.0.0.1", "::1", "localhost", "LocalHost.", "a.localhost", "169.254.169.254", "169.254.169.254.", "127.1", "0177.0.0.1", "0x7f.1", "2130706433", "0x7f000001",
+		"①27.0.0.1", "127。0。0。1", "ⓛocalhost", "ｌocalhost", "bücher.example", "\xff.example"} {
 		if err := (Guard{}).CheckHost(host); !errors.Is(err, ErrAddress) {
 			t.Errorf("%s: %v", host, err)
 		}

@@ -83,6 +83,11 @@ var _ batch.Model = model{}
 
 func (m model) Call(ctx context.Context, c batch.Call) (r batch.Reply, err error) {
 	err = m.p.faults.Around(ctx, "Model.Call", func() (err error) {
+		if c.Ready != nil {
+			if err := c.Ready(ctx); err != nil {
+				return err
+			}
+		}
 		r, err = m.p.w.answer(ctx, m.p, c)
 		return err
 	})

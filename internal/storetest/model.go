@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/openai"
 )
 
 // ModelPorts are what the suite of batch.Model needs: a model in front of a
@@ -44,6 +45,8 @@ func RunModel(t *testing.T, open func(T) ModelPorts) {
 func ModelCases() []Case[ModelPorts] {
 	return []Case[ModelPorts]{
 		{"a reply of any status is no error", modelStatuses},
+		{"nobody sees what may quote the token, nor where a redirect leads", modelWithholds},
+		{"what may not go is not sent", modelReady},
 		{"bodies arrive byte for byte, both ways", modelBodies},
 		{"one call is one attempt", modelOnce},
 		{"a reply that stalls", modelStalls},
@@ -65,7 +68,6 @@ func modelStatuses(t T, p ModelPorts) {
 	for _, want := range []batch.Reply{
 		{Status: 200, RequestID: "req-1", Body: []byte(`{"a":1}`)},
 		{Status: 201, Body: []byte{}},
-		{Status: 302, Body: []byte("x")},
 		{Status: 400, Body: []byte(`{"error":{}}`)},
 		{Status: 429, RequestID: "req_1", RetryAfter: 7 * time.Second, Body: []byte("slow down")},
 		{Status: 500, Body: []byte("<html>")},
@@ -75,6 +77,41 @@ func modelStatuses(t T, p ModelPorts) {
 		got, err := m.Call(t.Context(), modelCall([]byte("{}")))
 		succeeds(t, fmt.Sprintf("status %d", want.Status), err)
 		same(t, fmt.Sprintf("status %d", want.Status), got, want)
+	}
+}
+
+func modelWithholds(t T, p ModelPorts) {
+	for status, code := range map[int]string{
+		401: openai.CodeUpstreamDenied, 403: openai.CodeUpstreamDenied, 407: openai.CodeUpstreamDenied,
+		301: openai.CodeUpstreamRedirected, 302: openai.CodeUpstreamRedirected, 308: openai.CodeUpstreamRedirected, 399: openai.CodeUpstreamRedirected,
+	} {
+		said := batch.Reply{Status: status, RequestID: "req-1", RetryAfter: time.Second, Body: []byte("no such key: sk-1")}
+		m := p.New(t, func([]byte) ModelAnswer { return ModelAnswer{Reply: said} })
+		got, err := m.Call(t.Context(), modelCall([]byte("{}")))
+		succeeds(t, fmt.Sprintf("status %d", status), err)
+		want := said
+		want.Body, want.Withheld = nil, batch.Withhold(status, code, said.Body)
+		same(t, fmt.Sprintf("status %d", status), got, want)
+	}
+}
+
+func modelReady(t T, p ModelPorts) {
+	sent := 0
+	m := p.New(t, func([]byte) ModelAnswer {
+		sent++
+		return ModelAnswer{Reply: batch.Reply{Status: 200, Body: []byte("{}")}}
+	})
+	late := errors.New("too late")
+	for i, says := range []error{nil, late, nil, late} {
+		c, asked := modelCall([]byte("{}")), 0
+		c.Ready = func(context.Context) error {
+			asked++
+			return says
+		}
+		refuses(t, "call", fault(m.Call(t.Context(), c)), says)
+		if want := i/2 + 1; sent != want || asked != 1 {
+			t.Errorf("call %d: %d sent, want %d; asked %d times", i, sent, want, asked)
+		}
 	}
 }
 

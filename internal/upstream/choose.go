@@ -118,10 +118,10 @@ func (s *Services) Call(ctx context.Context, c batch.Call) (batch.Reply, error) 
 
 // Open is [Client.Open] of the model's service. batch.ErrModelNotFound where none has
 // it.
-func (s *Services) Open(ctx context.Context, model, endpoint string, header http.Header, body []byte) (*http.Response, error) {
+func (s *Services) Open(ctx context.Context, model, endpoint string, header http.Header, body []byte, ready func(context.Context) error) (*http.Response, error) {
 	client, err := s.For(model)
 	if err != nil {
 		return nil, err
 	}
-	return client.Open(ctx, endpoint, header, body)
+	return client.Open(ctx, endpoint, header, body, ready)
 }

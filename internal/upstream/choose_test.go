@@ -75,7 +75,7 @@ func (v *vault) Get(context.Context, string) (string, error) {
 	return v.held, v.err
 }
 
-func (v *vault) Renew(context.Context, string, string) (string, error) {
+func (v *vault) Renew(context.Context, string, string, int) (string, error) {
 	v.renewed++
 	return v.fresh, v.err
 }
@@ -125,7 +125,7 @@ func TestSecretOfEach(t *testing.T) {
 type spelled struct{}
 
 func (*spelled) Get(_ context.Context, name string) (string, error) { return " of-" + name + "\n", nil }
-func (*spelled) Renew(_ context.Context, _, used string) (string, error) {
+func (*spelled) Renew(_ context.Context, _, used string, _ int) (string, error) {
 	return used, nil
 }
 
@@ -235,7 +235,7 @@ func TestOpenStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := c.Open(t.Context(), "/v1/x", http.Header{"Authorization": {"Bearer client's"}}, nil)
+	resp, err := c.Open(t.Context(), "/v1/x", http.Header{"Authorization": {"Bearer client's"}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

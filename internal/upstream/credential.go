@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -14,9 +13,9 @@ import (
 type Secrets interface {
 	// Get returns the secret's string, which may be some minutes old.
 	Get(ctx context.Context, name string) (string, error)
-	// Renew returns the secret's string after used was refused: a newer one, or used
-	// again where there is none, or where it was asked too often.
-	Renew(ctx context.Context, name, used string) (string, error)
+	// Renew returns the secret's string after used was refused with this HTTP status: a
+	// newer one, or used again where there is none, or where it was asked too often.
+	Renew(ctx context.Context, name, used string, status int) (string, error)
 }
 
 // credential is where a service's token comes from; the zero value is none.
@@ -34,11 +33,11 @@ func (c credential) get(ctx context.Context) (string, error) {
 }
 
 // renew is what to send instead of used; used itself where there is nothing else.
-func (c credential) renew(ctx context.Context, used string) string {
+func (c credential) renew(ctx context.Context, used string, status int) string {
 	if c.name == "" {
 		return used
 	}
-	fresh, err := c.secrets().Renew(ctx, c.name, used)
+	fresh, err := c.secrets().Renew(ctx, c.name, used, status)
 	if err != nil {
 		return used // the refusal says more to whoever asks
 	}
@@ -66,10 +65,4 @@ func bearer(token string) (string, error) {
 // services say 403 where the rule is 401 (Bedrock does).
 func refused(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden
-}
-
-// letGo frees an answer's connection for the next request, if little is left of it.
-func letGo(resp *http.Response) {
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	resp.Body.Close()
 }

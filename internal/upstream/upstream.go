@@ -4,29 +4,31 @@
 //	upstream.go    Client: one service, one call
 //	choose.go      Services: which service a model has
 //	credential.go  the bearer token, and another when it is refused
+//	post.go        one request, held back until its caller says that it may go
+//	shield.go      answers that are kept back: refusals of the token, what quotes it
 //
 // A call is one POST of the line's body, byte for byte. The client never
 // follows a redirect (it would carry the secret to a host nobody configured),
 // never retries (that is the Runner's, which counts), and reads at most the
 // configured number of bytes of a reply. There is one exception: after a 401 or 403 the
 // secret is read again, and if it is another by now the request is sent once
-// more with it, for it was not run. The client adds four headers that let an
+// more with it, for it was not run. What may be sent is asked each time when the
+// connection is there. The client adds four headers that let an
 // inference service account for the work: X-Tenant-ID, X-On-Behalf-Of (the
 // principal who submitted the batch), X-Batch-ID and X-Batch-Line (the line's
 // index from 0). custom_id is data and goes into no header.
 //
 // Which addresses are connected to is outbound.Guard's, which looks when a
 // connection is made. Errors say what kind of trouble there was, and hold no URL, header,
-// body or token.
+// body or token. Nor does an answer hold the token: one that does is a batch.Withheld,
+// as are 401, 403, 407 and redirects, whatever they say.
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -34,6 +36,7 @@ import (
 	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/openai"
 	"holdfast/internal/outbound"
 )
 
@@ -50,6 +53,9 @@ type Options struct {
 	// Timeout bounds one call from its start to the reply's last byte; default
 	// 120 s.
 	Timeout time.Duration
+	// Idle bounds how long the body of an answer that [Client.Open] gave may stand
+	// still; default 120 s.
+	Idle time.Duration
 	// Connections is how many idle connections are kept for the next calls; set
 	// it to the largest concurrency. Default 128.
 	Connections int
@@ -62,6 +68,7 @@ type Client struct {
 	credential credential
 	bound      int64
 	timeout    time.Duration
+	idle       time.Duration
 	http       *http.Client
 }
 
@@ -86,12 +93,15 @@ func New(base string, o *Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream URL: %w", err)
 	}
-	c := &Client{base: prefix, key: o.Key, bound: o.ReplyBytes, timeout: o.Timeout}
+	c := &Client{base: prefix, key: o.Key, bound: o.ReplyBytes, timeout: o.Timeout, idle: o.Idle}
 	if c.bound <= 0 {
 		c.bound = 16 << 20
 	}
 	if c.timeout <= 0 {
 		c.timeout = 120 * time.Second
+	}
+	if c.idle <= 0 {
+		c.idle = 120 * time.Second
 	}
 	conns := o.Connections
 	if conns <= 0 {
@@ -111,7 +121,18 @@ func (cl *Client) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 	header.Set("X-On-Behalf-Of", c.Submitter)
 	header.Set("X-Batch-ID", c.Batch)
 	header.Set("X-Batch-Line", strconv.FormatInt(c.Line, 10))
-	resp, err := cl.Open(callCtx, c.Endpoint, header, c.Body)
+	resp, token, err := cl.ask(callCtx, cancel, request{c.Endpoint, header, c.Body, c.Ready})
+	reply := batch.Reply{}
+	if resp != nil {
+		reply = batch.Reply{Status: resp.StatusCode, RequestID: requestID(resp.Header), RetryAfter: outbound.RetryAfter(resp.Header, time.Now())}
+	}
+	if w, ok := errors.AsType[*batch.Withheld](err); ok {
+		reply.Withheld = w
+		return reply, nil
+	}
+	if held, ok := errors.AsType[errHeld](err); ok {
+		return batch.Reply{}, held.error
+	}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil && !errors.Is(err, batch.ErrNoCredential), errors.Is(ctx.Err(), context.Canceled):
@@ -129,37 +150,39 @@ func (cl *Client) Call(ctx context.Context, c batch.Call) (batch.Reply, error) {
 	if err != nil {
 		return batch.Reply{}, cl.classify(ctx, callCtx, "reply broke off")
 	}
-	return batch.Reply{
-		Status:     resp.StatusCode,
-		RequestID:  requestID(resp.Header),
-		Body:       body,
-		RetryAfter: outbound.RetryAfter(resp.Header, time.Now()),
-	}, nil
+	if quotes(body, token) {
+		reply.Withheld = batch.Withhold(resp.StatusCode, openai.CodeUpstreamDenied, body)
+		return reply, nil
+	}
+	reply.Body = body
+	return reply, nil
 }
 
 // Open posts body to endpoint ("/v1/…") with header, to which content type, user
 // agent and the service's token are added, and returns the answer as soon as its
 // status is there; the caller reads and closes its body. Neither the client's timeout
-// nor its bound on replies holds here: the first is ctx's, the second the caller's.
-// batch.ErrUnreachable (batch.ErrRefusedAddress, where a guard refused), or
-// batch.ErrNoCredential where the token can't be read; what ended with ctx is one of
-// both.
-func (cl *Client) Open(ctx context.Context, endpoint string, header http.Header, body []byte) (*http.Response, error) {
-	token, err := cl.token(ctx)
+// nor its bound on replies holds here: the first is ctx's, the second the caller's; but
+// the body stands still no longer than Options.Idle, then it fails with
+// batch.ErrTimeout. ready is batch.Call's.
+//
+// The error is batch.ErrUnreachable (batch.ErrRefusedAddress, where a guard refused),
+// batch.ErrNoCredential where the token can't be read, ready's own, or a *batch.Withheld;
+// what ended with ctx is one of the first two. A body that turns out to quote the token
+// when part of it is gone fails with a *batch.Withheld, too.
+func (cl *Client) Open(ctx context.Context, endpoint string, header http.Header, body []byte, ready func(context.Context) error) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	resp, token, err := cl.ask(ctx, cancel, request{endpoint, header, body, ready})
+	if err == nil {
+		resp, err = guarded(resp, token, cl.idle, cancel)
+	}
+	if held, ok := errors.AsType[errHeld](err); ok {
+		err = held.error
+	}
 	if err != nil {
-		// No line of a batch is to blame, whatever the time it took.
-		return nil, fmt.Errorf("%w: %w", batch.ErrNoCredential, err)
+		cancel()
+		return nil, err
 	}
-	resp, err := cl.post(ctx, endpoint, header, body, token)
-	if err != nil || !refused(resp.StatusCode) || token == "" || cl.key != nil {
-		return resp, err
-	}
-	fresh := cl.credential.renew(ctx, token)
-	if fresh == token {
-		return resp, nil
-	}
-	letGo(resp)
-	return cl.post(ctx, endpoint, header, body, fresh)
+	return resp, nil // closing its body cancels
 }
 
 func (cl *Client) token(ctx context.Context) (string, error) {
@@ -167,34 +190,6 @@ func (cl *Client) token(ctx context.Context) (string, error) {
 		return cl.key(ctx)
 	}
 	return cl.credential.get(ctx)
-}
-
-// post sends the request once.
-func (cl *Client) post(ctx context.Context, endpoint string, header http.Header, body []byte, token string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.base+endpoint, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("%w: endpoint is not part of a URL", batch.ErrUnreachable)
-	}
-	maps.Copy(req.Header, header)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "holdfast")
-	req.Header.Del("Authorization")
-	authorization, err := bearer(token)
-	if err != nil {
-		return nil, err
-	}
-	if authorization != "" {
-		req.Header.Set("Authorization", authorization)
-	}
-	resp, err := cl.http.Do(req)
-	if errors.Is(err, outbound.ErrAddress) {
-		return nil, batch.ErrRefusedAddress
-	}
-	if err != nil {
-		// The transport's own error is not passed on: its text holds the URL.
-		return nil, fmt.Errorf("%w: no reply", batch.ErrUnreachable)
-	}
-	return resp, nil
 }
 
 // read reads a reply's body into memory that room was asked for: at once for all

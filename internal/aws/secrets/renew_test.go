@@ -12,7 +12,7 @@ import (
 
 func renew(t *testing.T, s *Secrets, used, want string) {
 	t.Helper()
-	if got, err := s.Renew(t.Context(), "upstream", used); got != want || err != nil {
+	if got, err := s.Renew(t.Context(), "upstream", used, 401); got != want || err != nil {
 		t.Errorf("renewed %q: %q, %v; want %q", used, got, err, want)
 	}
 }
@@ -37,27 +37,56 @@ func TestRenewIsOneFetchForAll(t *testing.T) {
 	})
 }
 
-// A secret that is wrong, and stays so, is asked for three times in five minutes.
+// A secret that is wrong, and stays so, is asked for three times at once, then every
+// 10 s, and at once again when nobody was refused for five minutes.
 func TestRenewIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{value: aws.String("wrong")}
 		s := newSecrets(v)
 		get(t, s, "wrong")
-		for range 1000 {
-			renew(t, s, "wrong", "wrong")
+		refuse := func(asked int) {
+			t.Helper()
+			for range 1000 {
+				renew(t, s, "wrong", "wrong")
+			}
+			v.wants(t, asked)
 		}
-		v.wants(t, 1+renewals)
+		refuse(1 + renewals)
+		time.Sleep(slow - time.Second - time.Nanosecond) // the last one took a second
+		refuse(1 + renewals)
+		time.Sleep(time.Nanosecond)
+		refuse(2 + renewals)
+		refuse(2 + renewals)
 		time.Sleep(keep)
-		for range 1000 {
-			renew(t, s, "wrong", "wrong")
-		}
-		v.wants(t, 1+2*renewals)
+		refuse(2 + 2*renewals)
 		// Another secret has its own bound.
-		if _, err := s.Renew(t.Context(), "other", "wrong"); err != nil {
+		if _, err := s.Renew(t.Context(), "other", "wrong", 401); err != nil {
 			t.Error(err)
 		}
-		v.wants(t, 2+2*renewals)
+		v.wants(t, 3+2*renewals)
 	})
+}
+
+// Who makes the upstream say 403, for a model that the token may not use, uses up
+// nobody's renewal after a rotation: a 401 has its own, and a 403 waits 10 s.
+func TestRenewalsUsedUpBySomebodyElse(t *testing.T) {
+	for status, wait := range map[int]time.Duration{401: 0, 403: slow} {
+		synctest.Test(t, func(t *testing.T) {
+			v := &vault{value: aws.String("one")}
+			s := newSecrets(v)
+			get(t, s, "one")
+			for range 100 {
+				if _, err := s.Renew(t.Context(), "upstream", "one", 403); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v.set("two", nil)
+			time.Sleep(wait)
+			if got, err := s.Renew(t.Context(), "upstream", "one", status); got != "two" || err != nil {
+				t.Errorf("%d: %q, %v", status, got, err)
+			}
+		})
+	}
 }
 
 func TestRenewFails(t *testing.T) {
@@ -67,7 +96,7 @@ func TestRenewFails(t *testing.T) {
 		s := newSecrets(v)
 		get(t, s, "one")
 		v.set("two", trouble)
-		if _, err := s.Renew(t.Context(), "upstream", "one"); !errors.Is(err, trouble) {
+		if _, err := s.Renew(t.Context(), "upstream", "one", 401); !errors.Is(err, trouble) {
 			t.Errorf("error %v", err)
 		}
 		get(t, s, "one") // what is kept is kept

@@ -94,20 +94,64 @@ func TestOneFetchForAll(t *testing.T) {
 	})
 }
 
-func TestFailuresAreNotKept(t *testing.T) {
+// A failure is kept for a second, doubled each time up to five: who comes meanwhile
+// has it at once.
+func TestFailuresAreKeptForSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trouble := errors.New("trouble")
 		v := &vault{err: trouble}
 		s := newSecrets(v)
-		if _, err := s.Get(t.Context(), "upstream"); !errors.Is(err, trouble) || !strings.Contains(err.Error(), "upstream") {
-			t.Errorf("error %v", err)
+		fails := func(want error) {
+			t.Helper()
+			for range 10 {
+				if _, err := s.Get(t.Context(), "upstream"); !errors.Is(err, want) || !strings.Contains(err.Error(), "upstream") {
+					t.Errorf("error %v, want %v", err, want)
+				}
+			}
+		}
+		for asked, pause := range []time.Duration{1, 2, 4, 5, 5} {
+			fails(trouble)
+			v.wants(t, asked+1)
+			time.Sleep(pause*time.Second - time.Nanosecond)
+			fails(trouble)
+			v.wants(t, asked+1)
+			time.Sleep(time.Nanosecond)
 		}
 		v.set("", nil)
-		if _, err := s.Get(t.Context(), "upstream"); !errors.Is(err, ErrEmpty) {
-			t.Errorf("error %v, want %v", err, ErrEmpty)
-		}
+		fails(ErrEmpty)
 		v.set("one", nil)
+		fails(ErrEmpty)
+		time.Sleep(longestPause)
 		get(t, s, "one")
+		v.wants(t, 7)
+	})
+}
+
+// What can't be read again is served for half an hour, and not waited for each time.
+func TestOldStringServesInTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trouble := errors.New("trouble")
+		v := &vault{value: aws.String("one")}
+		s := newSecrets(v)
+		get(t, s, "one")
+		read := time.Now()
+		v.set("two", trouble)
+		time.Sleep(keep)
+		get(t, s, "one")
+		for range 100 {
+			get(t, s, "one")
+		}
+		v.wants(t, 2)
+		time.Sleep(time.Until(read.Add(lastResort - 2*time.Second)))
+		get(t, s, "one")
+		v.wants(t, 3)
+		time.Sleep(time.Until(read.Add(lastResort)))
+		if got, err := s.Get(t.Context(), "upstream"); !errors.Is(err, trouble) {
+			t.Errorf("%q, %v", got, err)
+		}
+		v.set("two", nil)
+		time.Sleep(longestPause)
+		get(t, s, "two")
 	})
 }
 
