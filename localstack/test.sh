@@ -38,12 +38,16 @@ build
 stage vet bash localstack/source.sh vet
 stage staticcheck bash localstack/source.sh staticcheck
 chaos
-deploy
+# Beside the simulated model, services that the end-to-end tests are themselves: whose secret they rotate, and one whose secret is never right.
+# shellcheck disable=SC2154 # spare_port is own_stack's
+upstreams='[{"models":["second-*"],"url":"http://127.0.0.1:'$spare_port'","secret":"e2e/second"},{"models":["denied-*"],"url":"http://127.0.0.1:'$spare_port'","secret":"e2e/denied"}]'
+HOLDFAST_UPSTREAMS=$upstreams deploy
 stage_table
 
 # shellcheck source=/dev/null
 . "$local_dir/env"
 export HOLDFAST_CLI="$bin_dir/holdfast"
+export E2E_UPSTREAMS=$upstreams
 local_aws # nor may the AWS configuration of whoever runs them
 # Last and unwrapped, because its own last line is the summary of the whole.
 stage_wait "$(python_path)" localstack/process.py run -- bash localstack/source.sh tests ./...

@@ -118,7 +118,7 @@ func newFront(upstreamURL string, keys, batches int) (*front, error) {
 		f.secrets = append(f.secrets, secret)
 	}
 	for i := range batches {
-		m.Table.SeedBatch(batch.Batch{Tenant: tenant, ID: frontBatch(i), Status: batch.InProgress, Submitter: "ann", Lines: 1})
+		m.Table.SeedBatch(batch.Batch{Tenant: tenant, ID: frontBatch(i), Status: batch.InProgress, Submitter: "ann", Endpoint: "/v1/chat/completions", Lines: 1})
 	}
 	for _, op := range readsOfAccess {
 		f.faults.Before(op, 0, takes(tableRead))
@@ -130,7 +130,7 @@ func newFront(upstreamURL string, keys, batches int) (*front, error) {
 		return nil, err
 	}
 	table := m.With(f.faults).Table
-	tenants := access.NewTenantCache(table.Tenants, nil)
+	tenants := access.NewTenantCache(table.Tenants, &access.TenantCacheOptions{Off: time.Minute})
 	f.Server = httptest.NewServer(gateway.New(gateway.Ports{
 		Keys:    access.NewCache(table.Keys, &access.CacheOptions{Tenants: tenants, Pairs: table.Keys}),
 		Tenants: tenants, Batches: table.Batches, Receipts: table.Receipts, Upstream: services,

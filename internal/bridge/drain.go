@@ -59,6 +59,18 @@ func (e *RefusedError) Error() string { return e.Code + ": " + e.Reason }
 // Unwrap makes errors.Is(err, ErrRefused) true.
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
+// refusalCode is what the log says of a refusal: its sentence may quote what was
+// sent.
+func refusalCode(err error) string {
+	if e, ok := errors.AsType[*RefusedError](err); ok {
+		return e.Code
+	}
+	if errors.Is(err, ErrConflict) {
+		return "conflict"
+	}
+	return "refused"
+}
+
 // Drained counts what became of letters.
 type Drained struct {
 	Started int `json:"started"` // a job is there: of this letter, or of an earlier one that asked for the same
@@ -210,7 +222,7 @@ func (d *Drainer) one(ctx context.Context, l Letter, clock func() time.Time) (co
 			err = fmt.Errorf("leave word of a refusal (%w): %w", err, told)
 			break
 		}
-		d.log.LogAttrs(ctx, slog.LevelInfo, "refused", slog.String("message", l.ID), slog.String("tenant", r.Tenant), slog.Any("why", err))
+		d.log.LogAttrs(ctx, slog.LevelInfo, "refused", slog.String("message", l.ID), slog.String("tenant", r.Tenant), slog.String("code", refusalCode(err)))
 		return func(s *Drained) { s.Refused++ }, 0, nil
 	}
 	if d.last(ctx, l, r, err, clock()) {

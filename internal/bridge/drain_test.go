@@ -131,6 +131,10 @@ func TestDrain(t *testing.T) {
 		if took := time.Since(since); took != time.Second {
 			t.Errorf("took %v", took)
 		}
+		// The sentence is for the sender: it may quote what was sent.
+		if said := p.log.String(); strings.Contains(said, errBad.Reason) || !strings.Contains(said, `"code":"bad"`) {
+			t.Errorf("the log: %s", said)
+		}
 		if got := fmt.Sprint(p.slot.told); got != `[bad of "acme": false]` || p.queue.Waiting() != 1 {
 			t.Errorf("told %s, %d waiting", got, p.queue.Waiting())
 		}

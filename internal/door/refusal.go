@@ -14,8 +14,10 @@ import (
 	"holdfast/internal/openai"
 )
 
-// refused makes a refusal of e.
-func refused(e *openai.Error) error { return fmt.Errorf("%w: %w", bridge.ErrRefused, e) }
+// refused makes a refusal of e, whose code the log may have.
+func refused(e *openai.Error) error {
+	return fmt.Errorf("%w: %w", &bridge.RefusedError{Code: e.Code, Reason: e.Message}, e)
+}
 
 // asError is what err says in the API's words, for a caller who may see all of it.
 func asError(err error) *openai.Error {

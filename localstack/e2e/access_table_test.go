@@ -60,6 +60,8 @@ var apiEndpoints = []endpoint{
 	{"POST", "/v1/batches/{batch}/cancel", "submit", "", 200, "", 404, "batch_not_found"},
 	{"GET", "/v1/batches/{batch}/events", "read", "", 200, "", 404, "batch_not_found"},
 	{"GET", "/v1/batches/{batch}/receipts", "read", "", 302, "", 404, "batch_not_found"},
+	{"GET", "/v1/batches/{batch}/receipts/gateway", "read", "", 200, "", 404, "batch_not_found"},
+	{"GET", "/v1/receipts", "read", "", 200, "", 0, ""},
 	{"POST", "/v1/admin/reclaim", "admin", "", 200, "", 0, ""},
 	{"GET", "/v1/admin/dead", "admin", "", 200, "", 0, ""},
 	{"GET", "/v1/admin/dead/{batch}/0", "admin", "", 200, "", 404, "batch_not_found"},
@@ -102,15 +104,17 @@ type cell struct {
 	code    string
 }
 
+// runs is the endpoint that the batches call which somebody could act for.
+const runs = "/v1/chat/completions"
+
 // judged is the whole rule.
 func (c cell) judged() cell {
-	replay := c.gateway && c.as.scope == "batch_replay"
 	switch {
 	case c.as.scope == "":
 		c.status, c.code = 401, "invalid_api_key"
-	case replay && c.of == own:
+	case c.as.scope == "batch_replay" && c.gateway && c.of == own && c.path == runs:
 		c.status, c.code = c.own, c.endpoint.code
-	case replay:
+	case c.as.scope == "batch_replay":
 		c.status, c.code = 403, "batch_replay_not_authorized"
 	case c.gateway && c.of != own: // whoever it is
 		c.status, c.code = c.missing, c.missingCode
@@ -236,7 +240,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		_, secret := mine.stored(t, access.Key{Scopes: []access.Scope{scope}}, time.Now())
 		as = append(as, shown{"scope " + string(scope), string(scope), secret})
 	}
-	all := []access.Scope{"submit", "read", "admin", "batch_replay", "work"}
+	all := []access.Scope{"submit", "read", "admin", "work"} // batch_replay is a key's only scope
 	_, disabled := mine.stored(t, access.Key{Scopes: all, DisabledAt: time.Now()}, time.Now())
 	_, expired := mine.stored(t, access.Key{Scopes: all, ExpiresAt: time.Now().Add(-time.Second)}, time.Now().Add(-time.Hour))
 	as = append(as, shown{name: "no key"}, shown{name: "no key of ours", key: "hf_wrong"}, shown{name: "a disabled key", key: disabled}, shown{name: "an expired key", key: expired})
@@ -308,8 +312,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	// Now: what was refused must have left everything as it was.
 	each(done, func(c cell) { ask(c) })
 	t.Logf("%d refused and %d done in %v", len(refused), len(done), time.Since(began).Round(time.Millisecond))
-	if want := len(apiEndpoints) + len(gatewayEndpoints)*2; len(done) != want {
-		t.Errorf("%d are done, want each endpoint's one, and those with a batch: %d", len(done), want)
+	if want := len(apiEndpoints) + len(gatewayEndpoints) + 1; len(done) != want {
+		t.Errorf("%d are done, want each endpoint's one, and that of a batch: %d", len(done), want)
 	}
 	for _, c := range refused {
 		if c.of == foreign {

@@ -61,7 +61,7 @@ func written(t *testing.T, a cloudwatchtypes.MetricAlarm, since time.Time) (ok b
 	for _, d := range a.Dimensions {
 		want[aws.ToString(d.Name)] = aws.ToString(d.Value)
 	}
-	for _, function := range []string{"work", "reap", "finish", "api", "ingest"} {
+	for _, function := range []string{"work", "reap", "finish", "api", "ingest", "gateway"} {
 		for line, err := range logs.New(awsConfig(t)).Find(t.Context(), "/holdfast/"+function, since, time.Now().Add(time.Minute), "_aws", aws.ToString(a.MetricName)) {
 			if err != nil {
 				t.Fatal(err)
@@ -210,7 +210,7 @@ func TestAlarmsListenToWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	since := time.Now().Add(-time.Minute)
 	listening := alarms(t)
-	if len(listening) != 8 {
+	if len(listening) != 9 {
 		t.Fatalf("%d alarms: %v", len(listening), listening)
 	}
 	c := newTenant(t, "submit,read")
@@ -229,6 +229,9 @@ func TestAlarmsListenToWhatIsWritten(t *testing.T) {
 			len(d) != 1 || aws.ToString(d[0].Name) != "FunctionName" || aws.ToString(d[0].Value) != env(t, "HOLDFAST_REAP_FUNCTION") {
 			t.Errorf("%s listens to %s %s %v", name, aws.ToString(a.Namespace), aws.ToString(a.MetricName), d)
 		}
+	}
+	if status, _, b := newTenant(t, "batch_replay").do(t, "GET", "/v1/batches", "", nil); status != 403 {
+		t.Errorf("a key with batch_replay at the API: %d %s", status, b)
 	}
 	// The minute's own tick may give the part back before a worker comes to steal it,
 	// so there is more than one try.

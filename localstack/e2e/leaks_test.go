@@ -68,7 +68,7 @@ func (hostile) RoundTrip(r *http.Request) (*http.Response, error) {
 	for _, name := range []string{"X-Custom", "X-Forwarded-For", "User-Agent", "Cookie", "Referer", "X-Request-Id", "Traceparent", "X-On-Behalf-Of", "X-Api-Key", "Priority"} {
 		r.Header.Set(name, planted+"-header")
 	}
-	return http.DefaultTransport.RoundTrip(r)
+	return http1.RoundTrip(r)
 }
 
 // asked makes a request of the API or the gateway, and searches the answer. What a
@@ -132,7 +132,7 @@ func TestNothingLeaksDeployed(t *testing.T) {
 	s.key("a replay key", fleet.key)
 
 	// A batch.
-	models := []string{"second-ok", "second-400", "second-500", "second-torn", "denied-1", "sim", "sim-reset", "sim-nonjson", "second-ok"}
+	models := []string{"second-ok", "second-400", "second-500", "denied-403", "second-echo", "sim", "sim-nonjson", "second-ok"}
 	up := c.upload(t, planted+"-file.jsonl", leakyBatch(models))
 	meta := fmt.Sprintf(`{"%s-meta":"%s"}`, planted, fmt.Sprintf(odd[0], planted+"-meta"))
 	create := func(file, metadata string) string {
@@ -140,8 +140,11 @@ func TestNothingLeaksDeployed(t *testing.T) {
 	}
 	status, b := s.asked(c, api, "POST", "/v1/batches", "application/json", create(up.ID, meta), "meta")
 	id := decode[openai.Batch](t, status, b).ID
+	// One that gets no whole reply, or none but that our token is no good, which is no
+	// line's fault: so it waits.
+	stuck := c.create(t, c.upload(t, "stuck.jsonl", leakyBatch([]string{"second-torn", "sim-reset", "denied-401"})).ID, "/v1/chat/completions").ID
 	// One whose lines are none.
-	bad := c.upload(t, "bad.jsonl", []byte(fmt.Sprintf(`{"custom_id":"%[1]s-custom","method":"%[1]s-body","url":"/v1/%[1]s-body","body":{}}`+"\n"+`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":%[2]s}`+"\n%[1]s-body\n", planted, deep)))
+	bad := c.upload(t, "bad.jsonl", []byte(fmt.Sprintf(`{"custom_id":"%[1]s-custom","method":"%[1]s-param","url":"/v1/%[1]s-param","body":{}}`+"\n"+`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":%[2]s}`+"\n%[1]s-body\n", planted, deep)))
 	refused := c.create(t, bad.ID, "/v1/chat/completions").ID
 
 	// The doors.
@@ -172,7 +175,7 @@ func TestNothingLeaksDeployed(t *testing.T) {
 
 	// The gateway.
 	line := `{"model":"%s","messages":[{"content":"` + planted + `-body"}]}`
-	for model, want := range map[string]int{"second-ok": 200, "second-400": 400, "second-500": 500, "denied-1": 502, "sim-reset": 502, "sim-nonjson": 200} {
+	for model, want := range map[string]int{"second-ok": 200, "second-400": 400, "second-500": 500, "denied-401": 502, "denied-403": 502, "second-echo": 502, "sim-reset": 502, "sim-nonjson": 200} {
 		if status, b := s.asked(c, gate, "POST", "/v1/chat/completions?x="+planted+"-query", "application/json", fmt.Sprintf(line, model), "reply"); status != want {
 			t.Errorf("%s through the gateway: %d %s", model, status, b)
 		}
@@ -207,17 +210,21 @@ func TestNothingLeaksDeployed(t *testing.T) {
 	if got := c.wait(t, refused, time.Minute); got.Status != openai.StatusFailed || got.Errors == nil || len(got.Errors.Data) != 3 {
 		t.Errorf("the bad input: %s, %+v", got.Status, got.Errors)
 	} else {
-		s.in("errors: of a batch", fmt.Sprintf("%+v", got.Errors))
+		s.in("errors: of a batch", fmt.Sprintf("%+v", got.Errors), "param")
 	}
 	done := c.wait(t, id, 2*time.Minute)
-	if done.Status != openai.StatusCompleted || done.RequestCounts != (openai.RequestCounts{Total: len(models), Completed: 3, Failed: 6}) {
+	if done.Status != openai.StatusCompleted || done.RequestCounts != (openai.RequestCounts{Total: len(models), Completed: 3, Failed: 5}) {
 		t.Errorf("the batch: %s, %+v", done.Status, done.RequestCounts)
 	}
 	s.asked(c, api, "GET", "/v1/batches/"+id+"/events", "", "")
 	s.asked(c, api, "GET", "/v1/admin/keys", "", "")
-	s.results(c, id)
+	c.cancel(t, stuck) // unless its lines had tries enough by then
+	if got := c.wait(t, stuck, time.Minute); got.Status != openai.StatusCancelled && got.Status != openai.StatusCompleted || got.OutputFileID != nil {
+		t.Errorf("without replies: %+v", got)
+	}
+	s.results(c)
 	s.table(c, fleet)
-	s.aws(id, refused)
+	s.aws(id, refused, stuck)
 	s.logs(since, c)
 	two.mu.Lock()
 	defer two.mu.Unlock()
@@ -241,7 +248,7 @@ func TestNothingLeaksDeployed(t *testing.T) {
 
 // results looks through every object that was written for the tenant. custom_id is the
 // person's own, and may be where it belongs.
-func (s *searcher) results(c *client, id string) {
+func (s *searcher) results(c *client) {
 	s.t.Helper()
 	bucket := env(s.t, "HOLDFAST_RESULTS_BUCKET")
 	list, err := s3client(s.t).ListObjectsV2(s.t.Context(), &s3.ListObjectsV2Input{Bucket: &bucket, Prefix: aws.String(c.tenant + "/")})
@@ -259,12 +266,11 @@ func (s *searcher) results(c *client, id string) {
 			s.t.Fatal(err)
 		}
 		s.in("metadata: "+*o.Key, fmt.Sprint(out.Metadata, aws.ToString(out.ContentDisposition)))
-		_, name, result := strings.Cut(*o.Key, "/out/"+id+"_")
-		if !result {
+		kind := strings.TrimSuffix((*o.Key)[strings.LastIndex(*o.Key, "_")+1:], ".jsonl")
+		if !strings.Contains(*o.Key, "/out/") {
 			s.in("error object: "+*o.Key, string(data), "param")
 			continue
 		}
-		kind := strings.TrimSuffix(name, ".jsonl")
 		may := map[string][]string{"output": {"reply", "upstream"}, "error": {"reply", "upstream"}}[kind]
 		for line := range bytes.Lines(data) {
 			m := members(s.t, line)
@@ -275,7 +281,7 @@ func (s *searcher) results(c *client, id string) {
 }
 
 // table looks through every item of the tenants. A batch's metadata and a file's name
-// are the person's own; a request that was claimed has both.
+// are the person's own, and what was wrong with an input is told by quoting it.
 func (s *searcher) table(tenants ...*client) {
 	s.t.Helper()
 	for _, c := range tenants {
@@ -302,7 +308,8 @@ func (s *searcher) table(tenants ...*client) {
 					place = "event or other item"
 				}
 				for name := range item {
-					own := map[string][]string{"T/metadata": {"meta"}, "F/filename": {"file"}, "BR/request": {"meta"}, "F/key": {"file"}}[kind+"/"+name]
+					own := map[string][]string{"T/metadata": {"meta"}, "F/filename": {"file"}, "BR/request": {"meta"},
+						"T/errors": {"param"}, "T/reason": {"param"}}[kind+"/"+name]
 					s.in(place+": "+kind+" "+text("sk")+" "+name, text(name), own...)
 				}
 			}

@@ -142,10 +142,10 @@ const replayBody = `{"model":"sim", "messages":[]}`
 // A key of a worker elsewhere has leaked. It opens what the rule says for as long as
 // the rule says, one answer tells nothing more than another, and what it opened is on
 // record; nothing else is.
-func TestLeakedReplayKey(t *testing.T) {
+func TestLeakedReplayKeyDeployed(t *testing.T) {
 	t.Parallel()
 	victim, other := newEstate(t), newEstate(t)
-	fleet := newTenant(t, "batch_replay,submit,read,admin,work")
+	fleet := newTenant(t, "batch_replay")
 	leaked := access.KeyID(access.HashSecret(fleet.key))
 	allowed := map[string][]string{} // batch: the request ids of what was
 	var refusals []answer
@@ -195,6 +195,12 @@ func TestLeakedReplayKey(t *testing.T) {
 	}
 	mine := victim.running
 	allow("in progress", mine, "2")
+	if a := fleet.gate(t, "/v1/embeddings", `{"model":"sim","input":""}`, replays(victim.tenant, mine, "0")); a.code != "batch_replay_not_authorized" {
+		t.Errorf("another endpoint than the batch's: %d %s", a.status, a.body)
+	}
+	if status, _, b := fleet.do(t, "GET", "/v1/batches/"+mine, "", nil); status != 403 || !strings.Contains(string(b), "batch_replay_not_authorized") {
+		t.Errorf("at the API: %d %s", status, b)
+	}
 	for what, headers := range map[string]map[string]string{
 		"no header":              nil,
 		"no batch":               {"X-Tenant-ID": victim.tenant},
