@@ -64,7 +64,7 @@ const (
 	Unserved    Outcome = "model_not_found"      // no upstream serves the model; nothing was sent
 	NoSecret    Outcome = "no_credential"        // the upstream's secret can't be read; nothing was sent
 	Withdrawn   Outcome = "withdrawn"            // the batch ended in the moment before; nothing was sent
-	Denied      Outcome = "upstream_denied"      // the upstream took our credential for no good; its reply was kept from the client
+	Denied      Outcome = "upstream_denied"      // the upstream took our credential for no good, or quoted it, or redirected; its reply was kept from the client, or cut
 )
 
 // What Fate says of a call whose end no receipt tells. They are never stored.
