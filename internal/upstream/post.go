@@ -3,10 +3,11 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
@@ -85,15 +86,6 @@ func (cl *Client) post(ctx context.Context, cancel context.CancelFunc, q request
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
-	if q.ready != nil && len(q.body) == 0 {
-		g.ask(ctx) // there is no reading of it that could be refused
-	} else if q.ready != nil {
-		req.GetBody = func() (io.ReadCloser, error) { return &gated{g, bytes.NewReader(q.body)}, nil }
-		req.Body, _ = req.GetBody()
-	}
-	if err := g.refused(); err != nil {
-		return nil, err
-	}
 	resp, err := cl.http.Do(req)
 	if err := g.refused(); err != nil {
 		if resp != nil {
@@ -117,9 +109,7 @@ func (cl *Client) post(ctx context.Context, cancel context.CancelFunc, q request
 }
 
 // gate holds a request back, on a connection that is there, until its caller says that
-// it may still go. With HTTP/1 nothing is written before the body is read, as long as
-// header and body don't fill the writer's buffer, and the body refuses; with HTTP/2 the
-// header would be, but for the context, which is asked before.
+// it may still go.
 type gate struct {
 	ready func(context.Context) error
 	shut  context.CancelFunc
@@ -134,19 +124,29 @@ func (g *gate) watch(ctx context.Context) context.Context {
 	if g.ready == nil {
 		return ctx
 	}
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { g.ask(ctx) }})
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { g.ask(ctx, c.Conn) }})
 }
 
-func (g *gate) ask(ctx context.Context) {
-	if err := g.ready(ctx); err != nil {
-		held := error(errHeld{err})
-		if ctx.Err() != nil { // no answer to the question, but the end of who asks
-			held = fmt.Errorf("%w: no reply", batch.ErrUnreachable)
-		}
-		g.mu.Lock()
-		g.err = held
-		g.mu.Unlock()
-		g.shut()
+// ask lets the request go, or makes sure that nothing of it is written. HTTP/2 looks at
+// the context before it writes a header, and its connection is others', too. HTTP/1 may
+// have written by then: its connection, which is the request's alone, is closed. The
+// transport owns it, and asks not to do that; it takes it for a peer that left, and the
+// end of the context keeps it from trying another.
+func (g *gate) ask(ctx context.Context, conn net.Conn) {
+	err := g.ready(ctx)
+	if err == nil {
+		return
+	}
+	held := error(errHeld{err})
+	if ctx.Err() != nil { // no answer to the question, but the end of who asks
+		held = fmt.Errorf("%w: no reply", batch.ErrUnreachable)
+	}
+	g.mu.Lock()
+	g.err = held
+	g.mu.Unlock()
+	g.shut()
+	if secure, ok := conn.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" {
+		conn.Close()
 	}
 }
 
@@ -155,20 +155,3 @@ func (g *gate) refused() error {
 	defer g.mu.Unlock()
 	return g.err
 }
-
-// gated is a body that isn't read past a gate that is shut.
-type gated struct {
-	g    *gate
-	body *bytes.Reader
-}
-
-// Read reads the body, or says why not.
-func (b *gated) Read(p []byte) (int, error) {
-	if err := b.g.refused(); err != nil {
-		return 0, err
-	}
-	return b.body.Read(p)
-}
-
-// Close does nothing.
-func (b *gated) Close() error { return nil }

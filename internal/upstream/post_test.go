@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -139,5 +140,22 @@ func TestReadyThatEndsWithItsContext(t *testing.T) {
 	}
 	if _, err := c.Call(ctx, b); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "127") {
 		t.Errorf("caller's end: %v", err)
+	}
+}
+
+// After a no nothing can be written to a connection that is the request's alone, however
+// soon the transport tries.
+func TestRefusedConnectionIsClosed(t *testing.T) {
+	for _, says := range []error{nil, late} {
+		ours, theirs := net.Pipe()
+		go io.Copy(io.Discard, theirs)
+		ctx, cancel := context.WithCancel(t.Context())
+		g := &gate{ready: func(context.Context) error { return says }, shut: cancel}
+		g.ask(ctx, ours)
+		if _, err := ours.Write([]byte("POST")); (err == nil) != (says == nil) || (ctx.Err() == nil) != (says == nil) || (g.refused() == nil) != (says == nil) {
+			t.Errorf("ready says %v: wrote %v, context %v, %v", says, err, ctx.Err(), g.refused())
+		}
+		cancel()
+		theirs.Close()
 	}
 }
