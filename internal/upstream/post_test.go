@@ -16,8 +16,8 @@ import (
 	"holdfast/internal/openai"
 )
 
-// late is what a test's ready refuses with.
-var late = errors.New("too late")
+// errLate is what a test's ready refuses with.
+var errLate = errors.New("too late")
 
 // Whether a request may go is asked when the secret is read and the connection there,
 // and after a no nothing of it is written: with HTTP/1, with HTTP/2, on a new connection
@@ -51,7 +51,7 @@ func TestNothingIsSentThatIsNotReady(t *testing.T) {
 		ours.TLSClientConfig = servers.TLSClientConfig
 		ours.ForceAttemptHTTP2 = h2
 		var sent int64
-		for i, says := range []error{late, nil, late, nil, late} {
+		for i, says := range []error{errLate, nil, errLate, nil, errLate} {
 			asked := 0
 			ready := func(context.Context) error {
 				asked++
@@ -91,7 +91,7 @@ func (*slowVault) Renew(context.Context, string, string, int) (string, error) {
 
 // The second time a request goes it is asked for again; after a no the first answer stands.
 func TestSecondSendIsAskedFor(t *testing.T) {
-	for _, says := range []error{nil, late} {
+	for _, says := range []error{nil, errLate} {
 		url, shown := tokens(t, "Bearer new-token", 401)
 		v := &slowVault{}
 		s, err := Open([]Service{{URL: url, Secret: "s"}}, func() Secrets { return v }, local)
@@ -146,7 +146,7 @@ func TestReadyThatEndsWithItsContext(t *testing.T) {
 // After a no nothing can be written to a connection that is the request's alone, however
 // soon the transport tries.
 func TestRefusedConnectionIsClosed(t *testing.T) {
-	for _, says := range []error{nil, late} {
+	for _, says := range []error{nil, errLate} {
 		ours, theirs := net.Pipe()
 		go io.Copy(io.Discard, theirs)
 		ctx, cancel := context.WithCancel(t.Context())
