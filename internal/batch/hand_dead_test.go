@@ -90,8 +90,9 @@ func TestRedriveWhileTheMessageIsAcked(t *testing.T) {
 			f := memory.NewFaults()
 			f.Before(op, 1, func(context.Context, memory.Point) error { r.redrive(); return nil })
 			expect(t, r.run(f, life), true, "dead")
-			if left := r.m.Queue.Messages(); len(left) != 1 {
-				t.Fatalf("messages %+v", left)
+			// A run that still has time may take the redriven part's message itself.
+			if left, state := r.m.Queue.Messages(), r.part(0).State; len(left) != 1 && state != batch.Done {
+				t.Fatalf("messages %+v, and the part is %s", left, state)
 			}
 			r.settle()
 			r.conserved()
