@@ -21,7 +21,8 @@ import (
 // Batches keeps batches (META items). Reads by id are strongly consistent.
 type Batches interface {
 	// Create inserts b (C15 create), with status Validating. ErrExists when the
-	// id is taken for the tenant, whatever is stored there.
+	// id is taken for the tenant; a batch that is stored just as this call would store
+	// b counts as success: it is this write, whose answer was lost.
 	Create(ctx context.Context, b Batch) error
 	// Get reads one batch. ErrNotFound.
 	Get(ctx context.Context, tenant, id string) (Batch, error)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -21,16 +22,21 @@ func (s *Batches) Create(ctx context.Context, b batch.Batch) error {
 	return effect(ctx, s.faults, "Batches.Create", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		_, there := s.batches[name{b.Tenant, b.ID}]
-		if !s.rules.must("C15.create.absent", !there) {
-			return fmt.Errorf("create batch %s: %w", b.ID, batch.ErrExists)
-		}
 		b.Status = batch.Validating
 		if b.Due.IsZero() {
 			b.Due = b.Deadline
 		}
-		s.write(b)
-		return nil
+		old, there := s.batches[name{b.Tenant, b.ID}]
+		if s.rules.must("C15.create.absent", !there) {
+			s.write(b)
+			return nil
+		}
+		mine := cloneBatch(b)
+		mine.Ver++
+		if s.rules.own("C15.create.own", s.rules.must("C15.create.own.equal", reflect.DeepEqual(old, mine))) {
+			return nil
+		}
+		return fmt.Errorf("create batch %s: %w", b.ID, batch.ErrExists)
 	})
 }
 

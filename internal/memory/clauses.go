@@ -115,6 +115,8 @@ var clauses = map[string]string{
 	"C13.own.over": "seal: … only if it is over",
 
 	"C15.create.absent":      "create: no batch of this id",
+	"C15.create.own":         "create: a batch stored just so is its own lost write",
+	"C15.create.own.equal":   "create: … only one stored just so",
 	"C15.start.validating":   "start: status=validating",
 	"C15.start.own":          "start: in_progress with equal numbers is its own lost write",
 	"C15.start.own.status":   "start: … only while in_progress",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,7 +145,8 @@ func TestClaimThatFailsAgainAndAgain(t *testing.T) {
 type service struct {
 	err  error
 	took func(r bridge.Request) time.Duration
-	ids  chan string // buffered; nil: none is noted
+	once sync.Once
+	ids  chan string // buffered, made by the first
 	done []string
 }
 
@@ -163,9 +165,11 @@ func (s *service) Find(context.Context, string, bridge.Request) (string, error) 
 }
 
 func (s *service) note(tenant string) {
-	if s.ids == nil {
-		s.ids = make(chan string, 10_000)
-	}
+	s.once.Do(func() {
+		if s.ids == nil {
+			s.ids = make(chan string, 10_000)
+		}
+	})
 	s.ids <- tenant
 }
 

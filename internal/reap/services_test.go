@@ -55,7 +55,7 @@ func TestServiceThatHangs(t *testing.T) {
 		defer cancel()
 		rep, err := w.reaper.Round(ctx, reap.Scope{}, time.Now())
 		if want := (reap.Report{Resubmitted: 18, Failed: 4, More: true}); err != nil || rep != want || len(own.seen()) != 10 {
-			t.Errorf("%+v, %v, want %+v", rep, err, want)
+			t.Errorf("%+v, %v, want %+v; %d of our own", rep, err, want, len(own.seen()))
 		}
 	})
 }

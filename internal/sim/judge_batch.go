@@ -48,6 +48,8 @@ func onBatch(p *process, a act, tenant, id string, do func(context.Context, *mem
 func judgeBatchAnswer(a act, b batch.Batch, wrong func(string)) {
 	fine := false
 	switch a.op {
+	case "Batches.Create":
+		fine = b.Status == batch.Validating && b.Ver == 1
 	case "Batches.Start":
 		fine = b.Status == batch.InProgress
 	case "Batches.Refuse":

@@ -3,6 +3,7 @@ package dynamo
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -29,9 +30,13 @@ func (s *Batches) Create(ctx context.Context, b batch.Batch) error {
 		b.Due = b.Deadline
 	}
 	b.Ver++
-	out, err := s.t.insert(ctx, newBatchItem(b), c15Create())
+	want := newBatchItem(b)
+	out, err := s.t.insert(ctx, want, c15Create())
 	if err == nil && out.refused {
-		err = batch.ErrExists
+		// What can't be read is no batch of ours, either.
+		if found, bad := decode[batchItem](out.item); bad != nil || !reflect.DeepEqual(found.batch(), want.batch()) {
+			err = batch.ErrExists
+		}
 	}
 	if err != nil {
 		return batchErr("create", b.Tenant, b.ID, err)
