@@ -57,14 +57,16 @@ func run(ctx context.Context, args []string, a *app) int {
 	root.SetErr(a.stderr)
 	root.SetArgs(args)
 	root.AddCommand(a.submit(), a.status(), a.cancel(), a.results(), a.receipts(), a.events(), a.dead(), a.reclaim(), a.cost(), a.key(), a.tenant(), a.config())
+	nameArguments(root)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(seeHelp(c), "%v", err) })
 
-	err := root.ExecuteContext(ctx)
+	called, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
 	f, ok := errors.AsType[*failure](err)
-	if !ok { // cobra's own, about flags and arguments
-		f = &failure{exit: exitUsage, what: err.Error(), hint: "See holdfast --help."}
+	if !ok { // cobra's own, about flags
+		f = usage(seeHelp(called), "%v", err)
 	}
 	a.explain(f)
 	return f.exit

@@ -40,7 +40,7 @@ func TestCancelOfABatchThatIsOver(t *testing.T) {
 
 func TestCancelRefusals(t *testing.T) {
 	h := newHouse(t)
-	h.run("cancel").is(2, "arg")
+	h.run("cancel").is(2, "name a BATCH: holdfast cancel BATCH")
 	h.run("cancel", "batch_aaaaaaaaaaaaaaaaaaaaaaaaaa").is(1, "batch_not_found", "own tenant")
 	h.env[envKey] = "hf_wrong"
 	h.run("cancel", "batch_aaaaaaaaaaaaaaaaaaaaaaaaaa").is(1, "invalid_api_key")

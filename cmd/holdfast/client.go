@@ -37,7 +37,7 @@ func (a *app) client() (*client, error) {
 	base, key := a.getenv(envURL), a.getenv(envKey)
 	const hint = "With a local stack: . .local/env"
 	if base == "" {
-		return nil, usage(hint, "%s is not set: it is the URL of the API, without /v1", envURL)
+		return nil, usage(hint+". On AWS it is the stack's output ApiUrl.", "%s is not set: it is the URL of the API, without /v1", envURL)
 	}
 	base = strings.TrimSuffix(strings.TrimSuffix(base, "/"), "/v1")
 	if u, err := url.Parse(base); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
@@ -243,11 +243,17 @@ func refusal(resp *http.Response) error {
 	if e.RequestID == "" {
 		e.Foreign = place(resp.Request.URL)
 	}
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s >= 0 && s <= 60 {
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s >= 0 && s <= int(longestAfter/time.Second) {
 		e.After = time.Duration(s) * time.Second
 	}
 	return e
 }
+
+// The longest time to come again that is told, and the longest that is waited for.
+const (
+	longestAfter = 24 * time.Hour
+	patience     = time.Minute
+)
 
 // patiently repeats a read while its failure may pass: no connection, 429, 5xx.
 func (c *client) patiently(ctx context.Context, read func() error) error {
@@ -261,7 +267,7 @@ func (c *client) patiently(ctx context.Context, read func() error) error {
 		case err == nil:
 		case ours && e.Status != http.StatusTooManyRequests && e.Status < 500, !ours && !passing(err):
 			err = backoff.Permanent(err)
-		case ours && e.After > 0:
+		case ours && e.After > 0 && e.After <= patience:
 			err = errors.Join(err, backoff.RetryAfter(int(e.After/time.Second)))
 		}
 		return struct{}{}, err
@@ -367,6 +373,10 @@ func (c *client) adviceFor(e *apiError) string {
 		return "holdfast submit sends such a file in parts by itself; other clients use POST /v1/uploads."
 	case e.Code == "batch_not_found":
 		return "Batches are seen by keys of their own tenant only."
+	case e.Code == "file_too_large":
+		return "It is the limit of the tenant (holdfast tenant show TENANT) or that of the installation (HOLDFAST_FILE_BYTES): ask its operator."
+	case passing && e.After > 0:
+		return fmt.Sprintf("Try again in %d s.", e.After/time.Second)
 	case passing:
 		return "Try again in a moment."
 	}

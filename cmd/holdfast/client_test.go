@@ -6,8 +6,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/openai"
 )
 
 const someBatch = "batch_aaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -85,4 +87,43 @@ func TestWrongScheme(t *testing.T) {
 		h.env[envURL] = strings.Replace(h.url, "http://", "https://", 1)
 		h.run("status", h.ended(batch.Completed).ID).is(1, "begin with http://")
 	})
+}
+
+// A refusal that passes says when, and one for a size whose limit it was.
+func TestAdvice(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   *openai.Error
+		after string // instead of the error's own
+		say   []string
+	}{
+		"429":           {openai.RateLimited(1500 * time.Millisecond), "", []string{"429: Too many requests;", "Try again in 2 s."}},
+		"429, long":     {openai.EnqueuedLimit(10, 90*time.Second), "", []string{"429: The limit of 10 enqueued requests", "Try again in 90 s."}},
+		"429, unknown":  {openai.RateLimited(0), "", []string{"Try again in a moment."}},
+		"429, nonsense": {openai.RateLimited(0), "86401", []string{"Try again in a moment."}},
+		"413":           {openai.FileTooLarge(17), "", []string{"413: The file is larger than the limit of 17 bytes; split it into several batches. (", "the limit of the tenant (holdfast tenant show TENANT) or that of the installation (HOLDFAST_FILE_BYTES)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.before = func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("X-Request-Id", "req_1")
+				if c.after != "" {
+					w.Header().Set("Retry-After", c.after)
+				}
+				openai.WriteError(w, c.err)
+				return true
+			}
+			h.run("submit", h.file(line)).is(1, c.say...)
+		})
+	}
+}
+
+func TestLasting(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 10 * time.Second: "10s", 10 * time.Minute: "10m", 70 * time.Second: "1m10s", time.Hour: "1h",
+		time.Hour + 10*time.Minute: "1h10m", time.Hour + time.Second: "1h0m1s", 20 * time.Hour: "20h", 1500 * time.Millisecond: "1.5s",
+	} {
+		if got := lasting(d); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

@@ -59,7 +59,7 @@ func (a *app) printCost(r costReport) error {
 	if !batch.Status(r.Status).Terminal() {
 		soFar = " so far"
 	}
-	fmt.Fprintf(&out, "%s  %s, %d lines, %d parts\n", r.Batch, r.Status, r.Lines, r.Parts)
+	fmt.Fprintf(&out, "%s  %s, %s, %s\n", r.Batch, r.Status, number(r.Lines, "line", "lines"), number(r.Parts, "part", "parts"))
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "kind\tcount\tunit\t$\tfloor $\t")
 	for _, l := range r.Bill.Lines {
@@ -70,7 +70,7 @@ func (a *app) printCost(r costReport) error {
 		fmt.Fprintf(w, "per million lines\t\t\t%.4f\t%.4f\t\n", r.PerMillion, r.Floor/float64(r.Lines)*1e6)
 	}
 	_ = w.Flush() // to memory
-	fmt.Fprintf(&out, "\n%d requests waited %.1f s in sum, in %d runs of work\n", r.Requests, float64(r.WaitedMS)/1000, r.Runs["work"])
+	fmt.Fprintf(&out, "\n%s waited %.1f s in sum, in %s of work\n", number(r.Requests, "request", "requests"), float64(r.WaitedMS)/1000, number(r.Runs["work"], "run", "runs"))
 	w = tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "call\tanswered\tfailed\tread units\twrite units\t")
 	for _, name := range slices.Sorted(maps.Keys(r.Calls)) {
@@ -80,10 +80,10 @@ func (a *app) printCost(r costReport) error {
 	_ = w.Flush()
 	if r.Unbilled > 0 {
 		fmt.Fprintf(&out, `
-The bill is too small: %d lines got their reply in invocations of which no
+The bill is too small: %s got a reply in invocations of which no
 usage line was found. One that died wrote none; logs take some seconds to
 arrive; and a run that goes on with other batches writes its own at its end.
-`, r.Unbilled)
+`, number(r.Unbilled, "line", "lines"))
 	}
 	for _, name := range r.AbsentLogs {
 		fmt.Fprintf(&out, "\nThere is no log group %s: what that function did is not in the bill.\n", name)

@@ -117,7 +117,7 @@ func TestCost(t *testing.T) {
 	k := newBooks(created)
 	h := withBooks(t, k)
 	r := h.run("cost", billed).is(0)
-	for _, want := range []string{"completed, 4 lines, 1 parts", "work functions", "table writes", "object puts", "total", "per million lines", "5 requests waited 0.9 s", "no free tier"} {
+	for _, want := range []string{"completed, 4 lines, 1 part", "work functions", "table writes", "object puts", "total", "per million lines", "5 requests waited 0.9 s", "no free tier"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("not said: %q in\n%s", want, r.stdout)
 		}
@@ -240,7 +240,7 @@ func TestCostRefusals(t *testing.T) {
 		want   string
 	}{
 		"no id":      {nil, []string{"cost", "4711"}, 2, "not the id of a batch"},
-		"no batch":   {nil, []string{"cost"}, 2, "accepts 1 arg"},
+		"no batch":   {nil, []string{"cost"}, 2, "name a BATCH: holdfast cost BATCH"},
 		"unknown":    {nil, []string{"cost", billed[:len(billed)-1] + "0"}, 1, "90 days"},
 		"aged out":   {func(k *books, _ *house) { k.err, k.at = fmt.Errorf("get: %w", batch.ErrNotFound), "batch" }, nil, 1, "has no batch"},
 		"logs gone":  {func(k *books, _ *house) { k.b.CreatedAt = now.Add(-40 * 24 * time.Hour) }, nil, 1, "created 40 days ago"},

@@ -163,7 +163,7 @@ minute, now, for the tenant of the key, which needs the scope admin.`,
 				}
 			}
 			if sum.Failed > 0 {
-				return failed("Try again in a moment; the reap function's log says what was wrong.", nil, "%d items could not be dealt with", sum.Failed)
+				return failed("Try again in a moment; the reap function's log says what was wrong.", nil, "%s could not be dealt with", number(sum.Failed, "item", "items"))
 			}
 			return nil
 		},
@@ -174,15 +174,18 @@ minute, now, for the tenant of the key, which needs the scope admin.`,
 func reclaimed(r reap.Report) string {
 	var did []string
 	for _, c := range []struct {
-		n   int
-		one string
+		n         int
+		one, many string
 	}{
-		{r.Reaped, "parts given back"}, {r.Resent, "messages sent again"}, {r.Dead, "parts declared dead"}, {r.Sealed, "parts sealed"},
-		{r.Expired, "batches expired"}, {r.Started, "executions started again"}, {r.Finished, "executions started to finish a batch"},
-		{r.Resubmitted, "stale claims submitted again"}, {r.Refused, "stale claims refused and released"},
+		{r.Reaped, "part given back", "parts given back"}, {r.Resent, "message sent again", "messages sent again"},
+		{r.Dead, "part declared dead", "parts declared dead"}, {r.Sealed, "part sealed", "parts sealed"},
+		{r.Expired, "batch expired", "batches expired"}, {r.Started, "execution started again", "executions started again"},
+		{r.Finished, "execution started to finish a batch", "executions started to finish a batch"},
+		{r.Resubmitted, "stale claim submitted again", "stale claims submitted again"},
+		{r.Refused, "stale claim refused and released", "stale claims refused and released"},
 	} {
 		if c.n > 0 {
-			did = append(did, fmt.Sprintf("%d %s", c.n, c.one))
+			did = append(did, number(c.n, c.one, c.many))
 		}
 	}
 	if len(did) == 0 {
@@ -208,7 +211,7 @@ func (a *app) showPart(p openai.BatchPart) error {
 		fmt.Fprintf(&s, "  %-11s %s\n", name, printable(fmt.Sprintf(format, args...)))
 	}
 	fmt.Fprintf(&s, "Part %d of %s: %s\n", p.Part, p.BatchID, p.State)
-	row("lines", "%d from line %d (counted from 0); %d have a result", p.Lines, p.FirstLine, p.Processed)
+	row("lines", "%d from line %d (counted from 0); %d with a result", p.Lines, p.FirstLine, p.Processed)
 	row("attempts", "%d since its last progress", p.Attempts)
 	row("lapses", "%d, %d of them stolen", p.Lapses, p.Steals)
 	if p.DeadAt != nil {

@@ -127,7 +127,7 @@ func TestReclaimGoesOn(t *testing.T) {
 		fmt.Fprintf(w, `{"object":"reclaim","reaped":%d,"failed":%d,"more":%t}`, calls, calls/3, calls < 3)
 		return true
 	}
-	r := h.run("reclaim").is(1, "1 parts given back so far", "3 parts given back so far", "1 items could not be dealt with")
+	r := h.run("reclaim").is(1, "1 part given back so far", "3 parts given back so far", "1 item could not be dealt with")
 	if r.stdout != "6 parts given back\n" || calls != 3 {
 		t.Errorf("stdout %q after %d calls", r.stdout, calls)
 	}
@@ -174,6 +174,6 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%d events", len(l.Data))
 	}
 	h.run("events", "batch_aaaaaaaaaaaaaaaaaaaaaaaaaa").is(1, "batch_not_found")
-	h.run("events").is(2)
+	h.run("events").is(2, "name a BATCH: holdfast events BATCH [flags]", "See holdfast events --help.")
 	h.run("events", b.ID, "--limit", "-1").is(2, "must not be negative")
 }

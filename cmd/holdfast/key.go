@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +40,7 @@ everywhere within 60 seconds.`,
 }
 
 // book opens what the flags say, or says what is missing.
-func (a *app) book(ctx context.Context, f *keyFlags, missing ...string) (keyBook, error) {
+func (a *app) book(cmd *cobra.Command, f *keyFlags, missing ...string) (keyBook, error) {
 	if f.api && f.tenant != "" {
 		return nil, usage("Leave --tenant out.", "with --api the tenant is that of the key in %s", envKey)
 	}
@@ -49,7 +48,7 @@ func (a *app) book(ctx context.Context, f *keyFlags, missing ...string) (keyBook
 		missing = append(missing, "tenant")
 	}
 	if len(missing) > 0 {
-		return nil, usage("See holdfast key --help.", "required and not given: --%s", strings.Join(missing, ", --"))
+		return nil, lacking(cmd, missing...)
 	}
 	if f.api {
 		c, err := a.client()
@@ -61,7 +60,7 @@ func (a *app) book(ctx context.Context, f *keyFlags, missing ...string) (keyBook
 	if err := access.CheckTenant(f.tenant); err != nil {
 		return nil, usage("", "%v", err)
 	}
-	store, table, err := openTable(ctx, a, a.keys)
+	store, table, err := openTable(cmd.Context(), a, a.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +86,7 @@ Scopes, none of which implies another:
 The last three are given with AWS credentials only, not with --api.`,
 		Example: "  HOLDFAST_API_KEY=$(holdfast key create --tenant acme --principal ann@acme.example --name ci)",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.runKeyCreate(c.Context(), f, k) },
+		RunE:    func(c *cobra.Command, _ []string) error { return a.runKeyCreate(c, f, k) },
 	}
 	c.Flags().StringVar(&k.principal, "principal", "", "in whose name its batches run (required)")
 	c.Flags().StringVar(&k.scopes, "scopes", "submit,read", "what it allows, separated by commas")
@@ -96,7 +95,7 @@ The last three are given with AWS credentials only, not with --api.`,
 	return c
 }
 
-func (a *app) runKeyCreate(ctx context.Context, f *keyFlags, k newKey) error {
+func (a *app) runKeyCreate(cmd *cobra.Command, f *keyFlags, k newKey) error {
 	now := a.now()
 	want := access.Key{Tenant: f.tenant, Principal: k.principal, Name: k.name}
 	var missing []string
@@ -122,11 +121,11 @@ func (a *app) runKeyCreate(ctx context.Context, f *keyFlags, k newKey) error {
 			return usage("See holdfast key create --help.", "the key won't do:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 		}
 	}
-	book, err := a.book(ctx, f, missing...)
+	book, err := a.book(cmd, f, missing...)
 	if err != nil {
 		return err
 	}
-	made, secret, err := book.create(ctx, want, now)
+	made, secret, err := book.create(cmd.Context(), want, now)
 	if err != nil {
 		return err
 	}
@@ -151,7 +150,7 @@ func (a *app) keyList(f *keyFlags) *cobra.Command {
 noted once a day, at best. Keys made before there was a list are in it once they
 were used.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			book, err := a.book(c.Context(), f)
+			book, err := a.book(c, f)
 			if err != nil {
 				return err
 			}
@@ -209,7 +208,7 @@ shouldn't be.`,
 			if err != nil {
 				return err
 			}
-			book, err := a.book(c.Context(), f)
+			book, err := a.book(c, f)
 			if err != nil {
 				return err
 			}
@@ -260,9 +259,9 @@ one: holdfast key list names it.`,
 				return err
 			}
 			if grace < 0 || grace > access.MaxGrace || grace%time.Second != 0 {
-				return usage("", "--grace must be from 0 to %v, in whole seconds", access.MaxGrace)
+				return usage("", "--grace must be from 0 to %s, in whole seconds", lasting(access.MaxGrace))
 			}
-			book, err := a.book(c.Context(), f)
+			book, err := a.book(c, f)
 			if err != nil {
 				return err
 			}
@@ -270,10 +269,11 @@ one: holdfast key list names it.`,
 			if err != nil {
 				return err
 			}
-			return a.showSecret(made, secret, fmt.Sprintf("Key %s takes the place of %s, which is good for %v more at most.", made.ID, id, grace))
+			return a.showSecret(made, secret, fmt.Sprintf("Key %s takes the place of %s, which is good for %s more at most.", made.ID, id, lasting(grace)))
 		},
 	}
 	c.Flags().DurationVar(&grace, "grace", access.DefaultGrace, "how long the old key goes on working; 0: it ends now")
+	c.Flags().Lookup("grace").DefValue = lasting(access.DefaultGrace)
 	return c
 }
 

@@ -99,7 +99,7 @@ func TestKeySecretOnStdout(t *testing.T) {
 	h := operator(t)
 	for _, way := range []string{"--tenant=acme", "--api"} {
 		k := h.made(way)
-		r := h.run("key", "rotate", way, k.ID).is(0, "takes the place of "+k.ID, "24h0m0s", "won't be shown again")
+		r := h.run("key", "rotate", way, k.ID).is(0, "takes the place of "+k.ID, " 24h more", "won't be shown again")
 		secret := strings.TrimSuffix(r.stdout, "\n")
 		if !access.WellFormed(secret) || strings.Contains(r.stderr, secret) {
 			t.Errorf("stdout %q, stderr %q", r.stdout, r.stderr)
@@ -162,8 +162,8 @@ func TestKeyUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"disable", "rotate"} {
-		h.run("key", verb).is(2)
-		h.run("key", verb, k.ID).is(2, "--tenant")
+		h.run("key", verb).is(2, "name an ID: holdfast key "+verb+" ID [flags]", "See holdfast key "+verb+" --help.")
+		h.run("key", verb, k.ID).is(2, "required and not given: --tenant\n", "See holdfast key "+verb+" --help.")
 		h.run("key", verb, "--api", "--tenant=acme", k.ID).is(2, "--tenant")
 		h.run("key", verb, "--tenant=A/B", k.ID).is(2, "tenant: ")
 		h.run("key", verb, "--tenant=acme", foreign.ID()).is(1, "no such key", "key list")
@@ -179,7 +179,7 @@ func TestKeyUsage(t *testing.T) {
 		t.Errorf("%q", r.stdout)
 	}
 	h.run("key", "rotate", "--tenant=acme", "--grace", "-1s", k.ID).is(2, "--grace")
-	h.run("key", "rotate", "--tenant=acme", "--grace", "721h", k.ID).is(2, "--grace")
+	h.run("key", "rotate", "--tenant=acme", "--grace", "721h", k.ID).is(2, "--grace must be from 0 to 720h, in")
 	h.run("key", "rotate", "--tenant=acme", "--grace", "1500ms", k.ID).is(2, "--grace")
 	delete(h.env, envKey)
 	h.run("key", "list", "--api").is(2, envKey)

@@ -59,10 +59,10 @@ func TestKeyCreateRefusals(t *testing.T) {
 		args := []string{"key", "create", "--tenant", "acme", "--principal", "bob", "--name", "ci"}
 		return append(args, change...)
 	}
-	h.run("key", "create").is(2, "tenant", "principal", "name")
+	h.run("key", "create").is(2, "required and not given: --principal, --name, --tenant\n", "See holdfast key create --help.")
 	h.run(all("--tenant", "A/B", "--scopes", "write", "--expires", "-1h")...).is(2, "tenant: ", "scopes: ", "expires: ")
 	h.run(all("--expires", "soon")...).is(2, "--expires soon")
-	h.run(all("extra")...).is(2)
+	h.run(all("extra")...).is(2, "holdfast key create takes no argument\n", "See holdfast key create --help.")
 	delete(h.env, config.EnvTable)
 	h.run(all()...).is(2, config.EnvTable)
 }
@@ -141,7 +141,13 @@ func TestConfig(t *testing.T) {
 func TestUsage(t *testing.T) {
 	h := newHouse(t)
 	h.run("bogus").is(2, "bogus", "--help")
-	h.run("key", "bogus").is(2)
+	h.run("key", "bogus").is(2, `unknown command "bogus" for "holdfast key"`, "See holdfast key --help.")
+	h.run("dead", "redrive").is(2, "name a BATCH and a PART: holdfast dead redrive BATCH PART...")
+	h.run("dead", "redrive", someBatch).is(2, "name a PART: ")
+	h.run("receipts", someBatch, someBatch).is(2, "too many arguments: holdfast receipts BATCH [flags]", "See holdfast receipts --help.")
+	if r := h.run("key", "rotate", "--help").is(0); !strings.Contains(r.stdout, "(default 24h)") {
+		t.Errorf("%s", r.stdout)
+	}
 	if r := h.run("--help").is(0); !strings.Contains(r.stdout, "submit") || r.stderr != "" {
 		t.Errorf("%q, %q", r.stdout, r.stderr)
 	}

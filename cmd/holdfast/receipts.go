@@ -42,7 +42,7 @@ made, and whose end nobody recorded.`,
 			case day != "":
 				return a.runCallsOfDay(cmd.Context(), day, output)
 			case len(args) == 0:
-				return usage("See holdfast receipts --help.", "name a batch, or a --day")
+				return usage(seeHelp(cmd), "name a BATCH, or a --day")
 			case byGateway:
 				return a.runCallsOfBatch(cmd.Context(), args[0], output)
 			}
@@ -82,7 +82,7 @@ func (a *app) runReceipts(ctx context.Context, id, output string) error {
 		return c.trouble("fetch the receipts of "+b.ID, err)
 	}
 	if output != "-" {
-		a.note("%s: %d bytes. Check them: holdfast receipts verify %s", output, n, b.ID)
+		a.note("%s: %s. Check them: holdfast receipts verify %s", output, number(n, "byte", "bytes"), b.ID)
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"batch_id": b.ID, "file": output, "bytes": n})
@@ -101,7 +101,7 @@ func (c *client) endedBatch(ctx context.Context, id string) (openai.Batch, error
 	case !terminal(b.Status):
 		n := b.RequestCounts
 		return b, failed("Receipts are there when it has ended; see holdfast status "+b.ID, nil,
-			"batch %s is %s: %d of %d requests done", b.ID, b.Status, n.Completed+n.Failed, n.Total)
+			"batch %s is %s: %d of %s done", b.ID, b.Status, n.Completed+n.Failed, number(n.Total, "request", "requests"))
 	case b.Status == openai.StatusFailed:
 		return b, failed("See the reasons: holdfast status "+b.ID, nil, "batch %s is %s: no line of it was run, so there are no receipts", b.ID, b.Status)
 	}

@@ -47,7 +47,11 @@ func (a *app) runCalls(ctx context.Context, c *client, path string, query url.Va
 	if err != nil {
 		return c.trouble("fetch the receipts of the gateway's calls "+what, err)
 	}
-	a.note("%d calls %s; of %d the end is not known (lost).", calls.count, what, calls.lost)
+	lost := ""
+	if calls.lost > 0 {
+		lost = fmt.Sprintf("; of %d the end is not known (lost)", calls.lost)
+	}
+	a.note("%s %s%s.", number(calls.count, "call", "calls"), what, lost)
 	if a.json {
 		said["file"], said["bytes"], said["receipts"], said["lost"] = output, n, calls.count, calls.lost
 		return a.printJSON(said)

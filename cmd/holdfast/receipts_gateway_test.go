@@ -34,7 +34,7 @@ func TestReceiptsOfTheGateway(t *testing.T) {
 	h := newHouse(t)
 	began := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
 	h.mem.Table.SeedBatch(batch.Batch{Tenant: "acme", ID: receiptsBatch, Status: batch.InProgress, CreatedAt: began})
-	h.run("receipts", "--gateway", receiptsBatch).is(0, "0 calls for "+receiptsBatch)
+	h.run("receipts", "--gateway", receiptsBatch).is(0, "0 calls for "+receiptsBatch+".\n")
 	h.calls(receiptsBatch, began, access.MaxReceipts+5)
 	h.calls("", time.Date(2026, 10, 12, 23, 59, 59, 0, time.UTC), 3)
 
@@ -58,6 +58,8 @@ func TestReceiptsOfTheGateway(t *testing.T) {
 			t.Fatalf("line %d: %s", i, line)
 		}
 	}
+	h.calls("", time.Date(2026, 10, 11, 23, 59, 59, 0, time.UTC), 1)
+	h.run("receipts", "--day", "2026-10-11").is(0, "1 call for no batch on 2026-10-11.\n")
 	to := filepath.Join(t.TempDir(), "calls.jsonl")
 	var out struct {
 		Day                   string
@@ -72,7 +74,7 @@ func TestReceiptsOfTheGateway(t *testing.T) {
 
 func TestReceiptsOfTheGatewayRefusals(t *testing.T) {
 	h := newHouse(t)
-	h.run("receipts", "--gateway").is(2, "name a batch")
+	h.run("receipts", "--gateway").is(2, "name a BATCH")
 	h.run("receipts", "--gateway", "file-1").is(2, "batch_")
 	h.run("receipts", "--gateway", receiptsBatch).is(1, "batch_not_found")
 	h.run("receipts", "--day", "today").is(2, "no day")

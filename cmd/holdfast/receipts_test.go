@@ -107,7 +107,7 @@ func TestReceiptsRefusals(t *testing.T) {
 		h.mem.Table.SeedBatch(batch.Batch{Tenant: "acme", ID: receiptsBatch, Status: batch.Failed, CreatedAt: time.Now()})
 		h.run(append(sub, receiptsBatch)...).is(1, "no line of it was run")
 	}
-	h.run("receipts", "verify").is(2, "name a batch")
+	h.run("receipts", "verify").is(2, "name a BATCH")
 	h.run("receipts", "verify", "--receipts", "x").is(2, "no results")
 	h.run("receipts", "verify", "--output", "/nowhere/x").is(1, "can't read /nowhere/x")
 	h.run("receipts", "verify", "--output", "x", "--input", "y", "--skip-input").is(2, "exclude")
@@ -132,13 +132,13 @@ func TestVerify(t *testing.T) {
 	if !out.OK || out.Lines != 3 || out.Receipts != 2 || out.Unsent != 1 || !out.Requests || out.Tenant != "acme" {
 		t.Errorf("%+v", out)
 	}
-	h.run("receipts", "verify", id, "--skip-input").is(0, "hashes of requests were not checked")
+	h.run("receipts", "verify", id, "--skip-input").is(0, "The hashes of requests were not checked: you left the input out.")
 
 	// An input that is gone is said, and the rest is checked.
 	if err := h.mem.Table.Files.Delete(t.Context(), "acme", "file-in", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	h.run("receipts", "verify", id).is(0, "hashes of requests were not checked")
+	h.run("receipts", "verify", id).is(0, "The hashes of requests were not checked: there was no input.")
 	// A batch of which nothing was sent has no receipts, and that is in order.
 	all := story{input: s.input}
 	for i, custom := range []string{`"a"`, `"b"`, `"c"`} {

@@ -63,7 +63,7 @@ const firstFaults = 20
 func (a *app) runVerify(ctx context.Context, id string, l local) error {
 	switch {
 	case id == "" && !l.named():
-		return usage("holdfast receipts verify BATCH", "name a batch, or files")
+		return usage("holdfast receipts verify BATCH; see holdfast receipts verify --help.", "name a BATCH, or files")
 	case id == "" && (l.output == "" && l.errors == ""):
 		return usage("Name them: --output FILE --errors FILE, and --receipts FILE.", "there are no results to check against")
 	case l.skipInput && l.input != "":
@@ -121,7 +121,11 @@ func (a *app) verdict(s sources, r batch.ReceiptReport, faults []batch.ReceiptFa
 	if more := r.Faults - int64(len(faults)); more > 0 {
 		a.note("and %d more", more)
 	}
-	if !r.Requests {
+	switch {
+	case r.Requests:
+	case s.l.skipInput:
+		a.note("The hashes of requests were not checked: you left the input out.")
+	default:
 		a.note("The hashes of requests were not checked: there was no input.")
 	}
 	of := r.Batch
@@ -129,11 +133,7 @@ func (a *app) verdict(s sources, r batch.ReceiptReport, faults []batch.ReceiptFa
 		of = "the batch"
 	}
 	if !r.OK() {
-		faults := "1 fault"
-		if r.Faults != 1 {
-			faults = fmt.Sprintf("%d faults", r.Faults)
-		}
-		text := fmt.Sprintf("%s: the receipts do NOT agree with the results: %s in %d lines", of, faults, r.Lines)
+		text := fmt.Sprintf("%s: the receipts do NOT agree with the results: %s in %s", of, number(r.Faults, "fault", "faults"), number(r.Lines, "line", "lines"))
 		if r.Stopped {
 			text += "; what is behind the last one was not checked"
 		}
@@ -147,7 +147,7 @@ func (a *app) verdict(s sources, r batch.ReceiptReport, faults []batch.ReceiptFa
 	if r.OnBehalfOf != "" {
 		who = " on behalf of " + r.OnBehalfOf
 	}
-	return a.print("%s", printable(fmt.Sprintf("%s: %d lines, each accounted for once: %d with a receipt%s, %d not sent\n", of, r.Lines, r.Receipts, who, r.Unsent)))
+	return a.print("%s", printable(fmt.Sprintf("%s: %s, each accounted for once: %d with a receipt%s, %d not sent\n", of, number(r.Lines, "line", "lines"), r.Receipts, who, r.Unsent)))
 }
 
 // sources is where the files come from.

@@ -52,9 +52,19 @@ func (c *client) batch(ctx context.Context, id string) (openai.Batch, error) {
 		return b, err
 	}
 	if err := c.get(ctx, "/v1/batches/"+id, &b); err != nil {
-		return b, c.trouble("look at "+id, err)
+		err = c.trouble("look at "+id, err)
+		if f, ok := errors.AsType[*failure](err); ok && unknownBatch(err) {
+			f.hint += " One that was refused at a door never was a batch: holdfast events " + id
+		}
+		return b, err
 	}
 	return b, nil
+}
+
+// unknownBatch reports whether the API said that it knows no such batch.
+func unknownBatch(err error) bool {
+	e, ok := errors.AsType[*apiError](err)
+	return ok && e.Foreign == "" && e.Code == "batch_not_found"
 }
 
 // validBatch refuses what is no id of a batch.
@@ -113,9 +123,9 @@ func (a *app) conclude(ctx context.Context, c *client, b openai.Batch, took time
 // lasted says how long a batch took, by the API's clock, which counts whole
 // seconds, and by the caller's.
 func lasted(b openai.Batch, waited time.Duration) string {
-	s := waited.Round(10*time.Millisecond).String() + " with the upload and the waiting"
+	s := lasting(waited.Round(10*time.Millisecond)) + " with the upload and the waiting"
 	if end := ended(b); end != nil {
-		s = (time.Duration(*end-b.CreatedAt) * time.Second).String() + " from created to ended, " + s
+		s = lasting(time.Duration(*end-b.CreatedAt)*time.Second) + " from created to ended, " + s
 	}
 	return s
 }
@@ -140,7 +150,8 @@ func describe(b openai.Batch) string {
 	n := b.RequestCounts
 	row("requests", "%d: %d completed, %d failed", n.Total, n.Completed, n.Failed)
 	if b.LeaseExpired > 0 || b.DeadParts > 0 {
-		row("crashes", "%d workers died at it: %d parts stolen, about %d lines repeated, %d parts dead", b.LeaseExpired, b.Steals, b.Repeats, b.DeadParts)
+		row("crashes", "%s died at it: %s stolen, about %s repeated, %s dead", number(b.LeaseExpired, "worker", "workers"),
+			number(b.Steals, "part", "parts"), number(b.Repeats, "line", "lines"), number(b.DeadParts, "part", "parts"))
 	}
 	row("endpoint", "%s", b.Endpoint)
 	row("input", "%s", b.InputFileID)

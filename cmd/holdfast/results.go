@@ -58,7 +58,7 @@ func (a *app) runResults(ctx context.Context, id, output, errorsTo string) error
 	if !terminal(b.Status) {
 		n := b.RequestCounts
 		return failed("Results are there when it has ended; see holdfast status "+b.ID, nil,
-			"batch %s is %s: %d of %d requests done", b.ID, b.Status, n.Completed+n.Failed, n.Total)
+			"batch %s is %s: %d of %s done", b.ID, b.Status, n.Completed+n.Failed, number(n.Total, "request", "requests"))
 	}
 	if b.OutputFileID == nil && b.ErrorFileID == nil && b.Errors != nil && len(b.Errors.Data) > 0 {
 		return failed("See the reasons, line by line: holdfast status "+b.ID+". Correct the input and submit it again.", nil,
@@ -76,7 +76,7 @@ func (a *app) runResults(ctx context.Context, id, output, errorsTo string) error
 			return c.trouble("fetch the results of "+b.ID, err)
 		}
 		if f.to != "-" {
-			a.note("%s: %d bytes", f.to, n)
+			a.note("%s: %s", f.to, number(n, "byte", "bytes"))
 		}
 	}
 	a.noteFailed(b, output, errorsTo)
@@ -100,7 +100,7 @@ func (a *app) noteFailed(b openai.Batch, output, errorsTo string) {
 	if b.ErrorFileID == nil || errorsTo != "" && (output != "-" || errorsTo != "-") {
 		return
 	}
-	lines := fmt.Sprintf("%d of %d lines", b.RequestCounts.Failed, b.RequestCounts.Total)
+	lines := fmt.Sprintf("%d of %s", b.RequestCounts.Failed, number(b.RequestCounts.Total, "line", "lines"))
 	if errorsTo == "" {
 		a.note("%s failed and were not fetched. Fetch them: holdfast results %s --errors FILE", lines, b.ID)
 		return

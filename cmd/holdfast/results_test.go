@@ -34,7 +34,7 @@ func TestStatus(t *testing.T) {
 
 func TestStatusRefusals(t *testing.T) {
 	h := newHouse(t)
-	h.run("status").is(2)
+	h.run("status").is(2, "name a BATCH: holdfast status BATCH")
 	h.run("status", "file-1").is(2, "batch_")
 	h.run("status", "batch_../files").is(2)
 	var out struct {
@@ -43,7 +43,7 @@ func TestStatusRefusals(t *testing.T) {
 			RequestID string `json:"request_id"`
 		}
 	}
-	h.run("status", "batch_unknown0000000000000001", "--json").is(1, "batch_not_found", "own tenant").object(&out)
+	h.run("status", "batch_unknown0000000000000001", "--json").is(1, "batch_not_found", "own tenant only. One that was refused at a door never was a batch: holdfast events batch_unknown0000000000000001\n").object(&out)
 	if out.Error.Code != "batch_not_found" || out.Error.RequestID == "" {
 		t.Errorf("%+v", out)
 	}

@@ -154,7 +154,7 @@ func TestSubmitWait(t *testing.T) {
 			t.Errorf("stdout lacks %q: %s", want, r.stdout)
 		}
 	}
-	if !strings.Contains(r.stdout, "took        1m0s from created to ended, ") || !strings.Contains(r.stdout, " with the upload and the waiting\n") {
+	if !strings.Contains(r.stdout, "took        1m from created to ended, ") || !strings.Contains(r.stdout, " with the upload and the waiting\n") {
 		t.Errorf("what took means isn't said: %s", r.stdout)
 	}
 	if strings.Contains(r.stdout, "\x1b") {
@@ -221,10 +221,10 @@ func TestSubmitWaitShowsWhatWasRefused(t *testing.T) {
 }
 
 func TestLasted(t *testing.T) {
-	end := int64(107)
+	end := int64(3700)
 	for want, b := range map[string]openai.Batch{
 		"2.63s with the upload and the waiting":                           {CreatedAt: 100},
-		"7s from created to ended, 2.63s with the upload and the waiting": {CreatedAt: 100, CancelledAt: &end},
+		"1h from created to ended, 2.63s with the upload and the waiting": {CreatedAt: 100, CancelledAt: &end},
 	} {
 		if got := lasted(b, 2631*time.Millisecond); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -290,16 +290,16 @@ func TestSubmitRefusals(t *testing.T) {
 		code int
 		say  string
 	}{
-		{"no file named", []string{"submit"}, nil, 2, "arg"},
+		{"no file named", []string{"submit"}, nil, 2, "name a FILE: holdfast submit FILE [flags]\n  See holdfast submit --help."},
 		{"no such file", []string{"submit", filepath.Join(t.TempDir(), "none")}, nil, 1, "no such file"},
 		{"a folder", []string{"submit", t.TempDir()}, nil, 1, "not a regular file"},
 		{"empty", []string{"submit", h.file("")}, nil, 1, "empty"},
 		{"blank", []string{"submit", h.file("\n \n")}, nil, 1, "blank lines only"},
 		{"no endpoint", []string{"submit", h.file("{}\n")}, nil, 1, "--endpoint"},
 		{"metadata", []string{"submit", good, "--metadata", "x"}, nil, 2, "key=value"},
-		{"flag", []string{"submit", good, "--bogus"}, nil, 2, "--bogus"},
+		{"flag", []string{"submit", good, "--bogus"}, nil, 2, "--bogus\n  See holdfast submit --help."},
 		{"window", []string{"submit", good, "--window", "3h"}, nil, 1, "invalid_completion_window"},
-		{"no URL", []string{"submit", good}, map[string]string{envURL: ""}, 2, envURL},
+		{"no URL", []string{"submit", good}, map[string]string{envURL: ""}, 2, "On AWS it is the stack's output ApiUrl."},
 		{"bad URL", []string{"submit", good}, map[string]string{envURL: "localhost:4566"}, 2, envURL},
 		{"no key", []string{"submit", good}, map[string]string{envKey: ""}, 2, envKey},
 		{"key with a line end", []string{"submit", good}, map[string]string{envKey: "hf_x\n"}, 2, envKey},

@@ -27,14 +27,16 @@ here must be among those of this environment, which should be those of the stack
 
 Doing it again replaces principal, endpoint and window.`,
 		Example: "  holdfast tenant drop enable acme --principal nightly@acme.example --window 1h",
-		RunE:    func(c *cobra.Command, args []string) error { return a.runDropEnable(c.Context(), args[0], d) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if d.Principal == "" {
+				return lacking(c, "principal")
+			}
+			return a.runDropEnable(c.Context(), args[0], d)
+		},
 	}
 	c.Flags().StringVar(&d.Principal, "principal", "", "in whose name these batches run (required)")
 	c.Flags().StringVar(&d.Endpoint, "endpoint", "", "their endpoint, like /v1/chat/completions; default the installation's first")
 	c.Flags().StringVar(&d.Window, "window", "", "their completion window, like 24h; default the installation's first")
-	if err := c.MarkFlagRequired("principal"); err != nil {
-		panic(err) // no such flag
-	}
 	return c
 }
 
@@ -57,7 +59,7 @@ func (a *app) runDropEnable(ctx context.Context, name string, d access.Drop) err
 		a.note("Tenant %s had no record; it has one now.", t.Name)
 	}
 	a.note("Drop of %s: %s.", t.Name, dropText(t.Drop))
-	a.note("Objects put under in/%s/ in the inputs bucket start batches, from a few seconds on.", t.Name)
+	a.note("Objects put under in/%s/ in the inputs bucket start batches, from 5 s on at the latest.", t.Name)
 	return a.answerTenant(t)
 }
 
@@ -85,7 +87,7 @@ func (a *app) dropDisable() *cobra.Command {
 	return &cobra.Command{
 		Use: "disable TENANT", Short: "Let objects under in/TENANT/ start nothing", Args: cobra.ExactArgs(1),
 		Long: `Let objects that are put under in/TENANT/ in the inputs bucket start nothing, from
-a minute on at the latest. Each gets an error object in the results bucket, which
+30 s on at the latest. Each gets an error object in the results bucket, which
 says so; batches that run go on.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			off := false
@@ -100,7 +102,7 @@ says so; batches that run go on.`,
 			if off {
 				a.note("Drop of %s was off already.", t.Name)
 			} else {
-				a.note("Drop of %s: off, everywhere within a minute.", t.Name)
+				a.note("Drop of %s: off, everywhere within 30 s.", t.Name)
 			}
 			return a.answerTenant(t)
 		},

@@ -24,7 +24,7 @@ func (a *app) tenantSet() *cobra.Command {
 		Example: "  holdfast tenant set acme --queued-lines 1000000 --requests-per-minute none",
 		RunE: func(c *cobra.Command, args []string) error {
 			if !l.given() {
-				return usage("See holdfast tenant set --help.", "no limit is given: --queued-lines, --running-batches, --file-bytes or --requests-per-minute")
+				return usage(seeHelp(c), "no limit is given: --queued-lines, --running-batches, --file-bytes or --requests-per-minute")
 			}
 			t, err := a.changeTenant(c.Context(), args[0], false, func(t *access.Tenant) error {
 				l.apply(&t.Limits)
@@ -109,14 +109,14 @@ func (l *limit) Type() string { return "N|none" }
 func limitsText(l access.Limits) string {
 	var set []string
 	for _, v := range []struct {
-		n    int64
-		unit string
+		n         int64
+		one, many string
 	}{
-		{l.QueuedLines, "queued lines"}, {int64(l.RunningBatches), "running batches"},
-		{l.FileBytes, "bytes a file"}, {int64(l.RequestsPerMinute), "requests a minute"},
+		{l.QueuedLines, "queued line", "queued lines"}, {int64(l.RunningBatches), "running batch", "running batches"},
+		{l.FileBytes, "byte a file", "bytes a file"}, {int64(l.RequestsPerMinute), "request a minute", "requests a minute"},
 	} {
 		if v.n > 0 {
-			set = append(set, fmt.Sprintf("%d %s", v.n, v.unit))
+			set = append(set, number(v.n, v.one, v.many))
 		}
 	}
 	if len(set) == 0 {

@@ -42,6 +42,8 @@ func TestTenantCreate(t *testing.T) {
 		t.Errorf("a second create wrote: %+v", x)
 	}
 	h.run("tenant", "create", "beta").is(0, "limits: none")
+	h.run("tenant", "create", "one", "--queued-lines=1", "--running-batches=1", "--file-bytes=1", "--requests-per-minute=1").
+		is(0, "limits: 1 queued line, 1 running batch, 1 byte a file, 1 request a minute.")
 }
 
 func TestTenantSet(t *testing.T) {
@@ -71,7 +73,7 @@ func TestTenantSet(t *testing.T) {
 func TestDrop(t *testing.T) {
 	h := tenantHouse(t)
 	r := h.run("tenant", "drop", "enable", "acme", "--principal", "nightly@acme.example").
-		is(0, "had no record; it has one now", "in/acme/", "endpoint: the installation's first; window: the installation's first")
+		is(0, "had no record; it has one now", "from 5 s on at the latest", "in/acme/", "endpoint: the installation's first; window: the installation's first")
 	first := h.acme()
 	if d := first.Drop; r.stdout != "" || d == nil || d.Principal != "nightly@acme.example" || d.Endpoint != "" || d.Window != "" || d.Since.IsZero() {
 		t.Fatalf("stored %+v, stdout %q", first.Drop, r.stdout)
@@ -84,7 +86,7 @@ func TestDrop(t *testing.T) {
 	if strings.Contains(r.stderr, "had no record") {
 		t.Errorf("stderr %q", r.stderr)
 	}
-	h.run("tenant", "drop", "disable", "acme").is(0, "off, everywhere within a minute")
+	h.run("tenant", "drop", "disable", "acme").is(0, "Drop of acme: off, everywhere within 30 s.")
 	if x := h.acme(); x.Drop != nil || x.Limits.QueuedLines != 7 {
 		t.Errorf("stored %+v", x)
 	}
@@ -101,8 +103,8 @@ func TestDropRefusals(t *testing.T) {
 	enable := func(more ...string) []string {
 		return append([]string{"tenant", "drop", "enable", "acme", "--principal", "ann"}, more...)
 	}
-	h.run("tenant", "drop", "enable", "acme").is(2, "principal")
-	h.run("tenant", "drop", "enable").is(2)
+	h.run("tenant", "drop", "enable", "acme").is(2, "required and not given: --principal\n", "See holdfast tenant drop enable --help.")
+	h.run("tenant", "drop", "enable").is(2, "name a TENANT: holdfast tenant drop enable TENANT [flags]", "See holdfast tenant drop enable --help.")
 	h.run("tenant", "drop", "enable", "A/B", "--principal", "a b", "--endpoint", "embeddings", "--window", "soon").
 		is(2, "tenant: ", "principal: ", "endpoint: must be", "window: must be", "--help")
 	// Of good form, and unknown here.

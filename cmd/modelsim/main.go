@@ -16,6 +16,10 @@
 //	sim-hang                no answer until the client gives up
 //	sim-reset               the connection is closed without an answer
 //
+// A completion that was asked for with "stream": true comes as server-sent events in
+// the shape of OpenAI's chat chunks, with the usage last where
+// stream_options.include_usage asks for it.
+//
 // With -slots N at most N requests are answered at once; the others wait in line,
 // as they would at a real server of that size.
 //

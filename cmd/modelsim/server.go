@@ -62,6 +62,15 @@ func (s *server) requests(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, s.seen.of(r.URL.Query().Get("batch")))
 }
 
+// request is what a reply depends on.
+type request struct {
+	Model         string `json:"model"`
+	Stream        bool   `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
 // complete is every POST under /v1/.
 func (s *server) complete(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -80,9 +89,7 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	w.Header().Set("X-Request-Id", "sim-"+hex.EncodeToString(sum[:6])+"-"+strconv.Itoa(try))
 
-	var req struct {
-		Model string `json:"model"`
-	}
+	var req request
 	if err := json.Unmarshal(body, &req); err != nil {
 		refuse(w, http.StatusBadRequest, "request body is not a JSON object")
 		return
@@ -115,8 +122,7 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request) {
 	case req.Model == "sim-reset":
 		panic(http.ErrAbortHandler)
 	default:
-		size, _ := number(req.Model, "sim-large-")
-		answer(w, r.URL.Path, req.Model, hex.EncodeToString(sum[:]), len(body), size)
+		answer(w, r.URL.Path, req, hex.EncodeToString(sum[:]), len(body))
 	}
 }
 
@@ -150,10 +156,10 @@ func (s *server) wait() time.Duration {
 
 // answer writes a reply of the endpoint's shape that names the hash of what
 // was asked, so that a reader can match replies to requests.
-func answer(w http.ResponseWriter, path, model, sum string, in, size int) {
+func answer(w http.ResponseWriter, path string, req request, sum string, in int) {
 	const out = 12
-	text := "You sent " + sum
-	if size > len(text) {
+	model, text := req.Model, "You sent "+sum
+	if size, _ := number(model, "sim-large-"); size > len(text) {
 		text += " " + strings.Repeat("x", size-len(text))
 	}
 	prompt := in/4 + 1
@@ -173,13 +179,51 @@ func answer(w http.ResponseWriter, path, model, sum string, in, size int) {
 				"input_tokens_details": map[string]int{"cached_tokens": 0}, "output_tokens_details": map[string]int{"reasoning_tokens": 0}},
 		})
 	default:
+		id, usage := "chatcmpl-"+sum[:24], map[string]int{"prompt_tokens": prompt, "completion_tokens": out, "total_tokens": prompt + out}
+		if req.Stream {
+			stream(w, req, id, text, usage)
+			return
+		}
 		reply(w, http.StatusOK, map[string]any{
-			"id": "chatcmpl-" + sum[:24], "object": "chat.completion", "created": 0, "model": model,
+			"id": id, "object": "chat.completion", "created": 0, "model": model,
 			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop",
 				"message": map[string]any{"role": "assistant", "content": text}}},
-			"usage": map[string]int{"prompt_tokens": prompt, "completion_tokens": out, "total_tokens": prompt + out},
+			"usage": usage,
 		})
 	}
+}
+
+// stream writes a completion as events, each sent at once: who speaks, the text in
+// pieces, why it ended, the usage if it was asked for.
+func stream(w http.ResponseWriter, req request, id, text string, usage map[string]int) {
+	const pieces = 3
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	out := http.NewResponseController(w)
+	event := func(data []byte) {
+		fmt.Fprintf(w, "data: %s\n\n", data)
+		_ = out.Flush() // a client that is gone is nobody to tell
+	}
+	chunk := func(choices []any, usage map[string]int) {
+		c := map[string]any{"id": id, "object": "chat.completion.chunk", "created": 0, "model": req.Model, "choices": choices}
+		if req.StreamOptions.IncludeUsage {
+			c["usage"] = usage // null in all but the last
+		}
+		data, _ := json.Marshal(c) // of strings and numbers only
+		event(data)
+	}
+	delta := func(delta map[string]any, finish any) {
+		chunk([]any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}, nil)
+	}
+	delta(map[string]any{"role": "assistant", "content": ""}, nil)
+	for i := range pieces {
+		delta(map[string]any{"content": text[i*len(text)/pieces : (i+1)*len(text)/pieces]}, nil)
+	}
+	delta(map[string]any{}, "stop")
+	if req.StreamOptions.IncludeUsage {
+		chunk([]any{}, usage)
+	}
+	event([]byte("[DONE]"))
 }
 
 func reply(w http.ResponseWriter, status int, v any) {

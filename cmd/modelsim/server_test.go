@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -77,6 +79,82 @@ func TestBehaviours(t *testing.T) {
 	req, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/v1/x", strings.NewReader(`{"model":"sim-hang"}`))
 	if _, err := http.DefaultClient.Do(req); err == nil {
 		t.Error("sim-hang answered")
+	}
+}
+
+// flushes counts how often what was written is sent.
+type flushes struct {
+	*httptest.ResponseRecorder
+	n int
+}
+
+func (f *flushes) FlushError() error { f.n++; return nil }
+
+func TestStream(t *testing.T) {
+	h := newServer(options{})
+	for _, tt := range []struct {
+		body   string
+		usage  bool
+		events int
+	}{
+		{`{"model":"sim","stream":true}`, false, 6},
+		{`{"model":"sim-large-1000","stream":true,"stream_options":{"include_usage":true}}`, true, 7},
+	} {
+		w := &flushes{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", strings.NewReader(tt.body)))
+		events := strings.Split(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n")
+		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") || len(events) != tt.events || w.n != tt.events || events[len(events)-1] != "data: [DONE]" {
+			t.Fatalf("%d, %v, %d flushes: %s", w.Code, w.Header(), w.n, w.Body)
+		}
+		var text, finish string
+		for i, e := range events[:len(events)-1] {
+			var c struct {
+				ID, Object, Model string
+				Choices           []struct {
+					Delta  struct{ Role, Content string }
+					Finish *string `json:"finish_reason"`
+				}
+				Usage *struct {
+					Prompt int `json:"prompt_tokens"`
+					Out    int `json:"completion_tokens"`
+					Total  int `json:"total_tokens"`
+				}
+			}
+			data, ok := strings.CutPrefix(e, "data: ")
+			if err := json.Unmarshal([]byte(data), &c); err != nil || !ok || c.Object != "chat.completion.chunk" || !strings.HasPrefix(c.ID, "chatcmpl-") || !strings.HasPrefix(c.Model, "sim") {
+				t.Fatalf("%v: %s", err, e)
+			}
+			if strings.Contains(data, `"usage"`) != tt.usage {
+				t.Errorf("usage where it wasn't asked for, or none: %s", data)
+			}
+			if last := i == len(events)-2; tt.usage && last {
+				if u := c.Usage; u == nil || u.Prompt != len(tt.body)/4+1 || u.Out != 12 || u.Total != u.Prompt+12 || len(c.Choices) != 0 {
+					t.Errorf("the last: %s", data)
+				}
+				continue
+			}
+			if len(c.Choices) != 1 || c.Usage != nil || (c.Choices[0].Delta.Role == "assistant") != (i == 0) {
+				t.Fatalf("event %d: %s", i, data)
+			}
+			if text += c.Choices[0].Delta.Content; c.Choices[0].Finish != nil {
+				finish += *c.Choices[0].Finish
+			}
+		}
+		want := fmt.Sprintf("You sent %x", sha256.Sum256([]byte(tt.body)))
+		if tt.usage {
+			want += " " + strings.Repeat("x", 1000-len(want))
+		}
+		if text != want || finish != "stop" {
+			t.Errorf("%q, ended by %q, want %q", text, finish, want)
+		}
+	}
+	// Other shapes don't stream, and a refusal is none of events.
+	for path, body := range map[string]string{"/v1/embeddings": `{"model":"sim","stream":true}`, "/v1/chat/completions": `{"model":"sim-400","stream":true}`} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader(body)))
+		if !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s: %s", path, w.Body)
+		}
 	}
 }
 

@@ -195,7 +195,7 @@ func FileInUse(id, batch string) *Error {
 // IdempotencyConflict is the 400 for an Idempotency-Key that stands for another
 // request already.
 func IdempotencyConflict(key string) *Error {
-	return Invalid("idempotency_conflict", "Idempotency-Key", "The Idempotency-Key %s was used with a different request; use a new key for a new request.", clip(key))
+	return Invalid("idempotency_conflict", "Idempotency-Key", "The Idempotency-Key %s was used with a different request (the submitter counts, too); use a new key for a new request.", clip(key))
 }
 
 // IdempotencyInProgress is the 409 for a request whose Idempotency-Key is being

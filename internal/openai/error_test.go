@@ -104,6 +104,13 @@ func TestWriteError(t *testing.T) {
 	}
 }
 
+func TestIdempotencyConflictSaysWhatCounts(t *testing.T) {
+	const want = `The Idempotency-Key "k" was used with a different request (the submitter counts, too); use a new key for a new request.`
+	if got := IdempotencyConflict("k").Message; got != want {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestErrorKeepsItsCauseForTheLog(t *testing.T) {
 	cause := errors.New("cause")
 	err := Unavailable(0, cause)

@@ -112,7 +112,11 @@ func TestKeyOfAnotherPrincipal(t *testing.T) {
 	c := createCall(h.file()).keyed("order 7")
 	h.do(c).id()
 	c.as = "acme both"
-	h.do(c).refused(400, "idempotency_conflict", "Idempotency-Key") // its lines would count for somebody else
+	r := h.do(c)
+	r.refused(400, "idempotency_conflict", "Idempotency-Key") // its lines would count for somebody else
+	if !strings.Contains(r.Body.String(), "the submitter counts, too") {
+		t.Errorf("the submitter isn't named as what differs: %s", r.Body)
+	}
 	h.wants("acme", 1)
 }
 
