@@ -17,7 +17,7 @@ $unformatted"
   staticcheck) tool staticcheck ./... ;;
   tests) # tests PACKAGE...
     shift
-    tool gotestsum --format pkgname -- -count=1 -p 2 -timeout 10m "$@"
+    tool gotestsum --format pkgname -- -count=1 -p 2 -parallel 4 -timeout 10m "$@"
     ;;
   check) # what takes under a minute
     bash "$0" format

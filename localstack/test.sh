@@ -49,5 +49,7 @@ stage_table
 export HOLDFAST_CLI="$bin_dir/holdfast"
 export E2E_UPSTREAMS=$upstreams
 local_aws # nor may the AWS configuration of whoever runs them
-# Last and unwrapped, because its own last line is the summary of the whole.
-stage_wait "$(python_path)" localstack/process.py run -- bash localstack/source.sh tests ./...
+# Last and unwrapped, because its own last line is the summary of the whole. What waits for the local AWS runs beside what needs a processor, and
+# the longest first.
+stage_wait "$(python_path)" localstack/process.py run -- bash localstack/source.sh tests \
+  ./localstack/e2e ./internal/batch ./internal/sim ./internal/bench ./...
