@@ -6,16 +6,15 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"sync"
 
 	"holdfast/internal/access"
+	"holdfast/internal/aws/claims"
 	"holdfast/internal/aws/dynamo"
 	"holdfast/internal/aws/function"
 	"holdfast/internal/aws/meter"
 	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/objects"
 	"holdfast/internal/aws/queue"
-	"holdfast/internal/aws/secrets"
 	"holdfast/internal/aws/workflow"
 	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
@@ -54,34 +53,21 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	if err != nil {
 		return handler{}, err
 	}
-	services := bridge.Services{"": batches.New(creator, table.Batches, table.Files, settings.FileExpiry)}
+	services, err := claims.Services(batches.New(creator, table.Batches, table.Files, settings.FileExpiry), table.Files, res.Jobs, cfg)
+	if err != nil {
+		return handler{}, err
+	}
 	site := door.Site{
 		Inputs: res.InputsBucket, Results: res.ResultsBucket, FileBytes: settings.FileBytes,
 		Allow:      openai.Allow{Endpoints: settings.Endpoints, Windows: settings.Windows},
 		FileExpiry: settings.FileExpiry,
 	}
 	if res.Jobs.URL != "" {
-		// Most stacks have no secret, and then nothing of Secrets Manager is set up.
-		vault := sync.OnceValue(func() *secrets.Secrets { return secrets.New(cfg) })
 		site.Service = jobs.Service
-		services[jobs.Service], err = jobs.New(res.Jobs.URL, table.Files, &jobs.Options{Token: func(ctx context.Context) (string, error) {
-			if res.Jobs.Secret == "" {
-				return res.Jobs.Key, nil
-			}
-			return vault().Get(ctx, res.Jobs.Secret)
-		}})
-		if err != nil {
-			return handler{}, err
-		}
 	}
-	claims, err := bridge.New(table.Bridge, services, &bridge.Options{
-		ClaimStale:    settings.ClaimStale,
-		SubmitTimeout: settings.SubmitTimeout,
-		Wait:          -1, // a letter waits where it lies
-		Stolen:        func() { counts.Observer().Add(batch.MetricClaimSteals, 1) },
-		Retaken:       func() { counts.Observer().Add(batch.MetricClaimRetries, 1) },
-		Log:           log,
-	})
+	lives := claims.Options(settings, counts.Observer(), log)
+	lives.Wait = -1 // a letter waits where it lies
+	drained, err := bridge.New(table.Bridge, services, lives)
 	if err != nil {
 		return handler{}, err
 	}
@@ -92,6 +78,6 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		}, site, o),
 		door.NewMessages(tenants, inputs, letters, site, o),
 	)
-	drainer := bridge.NewDrainer(claims, doors, letters, log)
+	drainer := bridge.NewDrainer(drained, doors, letters, log)
 	return handler{drain: drainer.Drain, receives: settings.IngestReceives, log: log, counts: counts, usage: meter.NewInvocations("ingest", 0, getenv, log)}, nil
 }

@@ -6,19 +6,17 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"sync"
 
+	"holdfast/internal/aws/claims"
 	"holdfast/internal/aws/dynamo"
 	"holdfast/internal/aws/function"
 	"holdfast/internal/aws/meter"
 	"holdfast/internal/aws/metrics"
 	"holdfast/internal/aws/queue"
-	"holdfast/internal/aws/secrets"
 	"holdfast/internal/aws/workflow"
 	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
 	"holdfast/internal/bridge/batches"
-	"holdfast/internal/bridge/jobs"
 	"holdfast/internal/config"
 	"holdfast/internal/reap"
 )
@@ -45,26 +43,11 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	if err != nil {
 		return handler{}, err
 	}
-	services := bridge.Services{"": batches.New(creator, table.Batches, table.Files, settings.FileExpiry)}
-	if res.Jobs.URL != "" {
-		store := sync.OnceValue(func() *secrets.Secrets { return secrets.New(cfg) })
-		services[jobs.Service], err = jobs.New(res.Jobs.URL, table.Files, &jobs.Options{Token: func(ctx context.Context) (string, error) {
-			if res.Jobs.Secret == "" {
-				return res.Jobs.Key, nil
-			}
-			return store().Get(ctx, res.Jobs.Secret)
-		}})
-		if err != nil {
-			return handler{}, err
-		}
+	services, err := claims.Services(batches.New(creator, table.Batches, table.Files, settings.FileExpiry), table.Files, res.Jobs, cfg)
+	if err != nil {
+		return handler{}, err
 	}
-	claims, err := bridge.New(table.Bridge, services, &bridge.Options{
-		ClaimStale:    settings.ClaimStale,
-		SubmitTimeout: settings.SubmitTimeout,
-		Stolen:        func() { counts.Observer().Add(batch.MetricClaimSteals, 1) },
-		Retaken:       func() { counts.Observer().Add(batch.MetricClaimRetries, 1) },
-		Log:           log,
-	})
+	stale, err := bridge.New(table.Bridge, services, claims.Options(settings, counts.Observer(), log))
 	if err != nil {
 		return handler{}, err
 	}
@@ -79,7 +62,7 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		Workflow: machine,
 		Ender:    batch.NewEnder(table.Batches, table.Endings, machine),
 		Letters:  queue.NewLetters(cfg, res.DeadLettersURL),
-		Claims:   claims,
+		Claims:   stale,
 	}, &reap.Options{
 		Skew:        settings.Skew,
 		MaxAttempts: settings.MaxAttempts,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -133,23 +132,7 @@ func (s *Events) list(ctx context.Context, tenant, id, after string, limit int) 
 	if err != nil {
 		return nil, err
 	}
-	pages := dynamodb.NewQueryPaginator(s.t.client, &dynamodb.QueryInput{
-		TableName: &s.t.name, Limit: aws.Int32(int32(limit + 1)),
-		KeyConditionExpression:   e.KeyCondition(),
-		ExpressionAttributeNames: e.Names(), ExpressionAttributeValues: e.Values(),
-	})
-	for pages.HasMorePages() && len(found) <= limit {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range page.Items {
-			i, err := decode[eventItem](a)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, i.event())
-		}
-	}
-	return found[:min(len(found), limit+1)], nil
+	return collect(ctx, s.t, &dynamodb.QueryInput{
+		KeyConditionExpression: e.KeyCondition(), ExpressionAttributeNames: e.Names(), ExpressionAttributeValues: e.Values(),
+	}, limit+1, eventItem.event)
 }

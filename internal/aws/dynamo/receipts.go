@@ -91,22 +91,8 @@ func (s *Receipts) list(ctx context.Context, tenant, shelf, after string, limit 
 	if err != nil {
 		return nil, err
 	}
-	pages := dynamodb.NewQueryPaginator(s.t.client, &dynamodb.QueryInput{
-		TableName: &s.t.name, ConsistentRead: aws.Bool(true), Limit: aws.Int32(int32(limit + 1)),
+	return collect(ctx, s.t, &dynamodb.QueryInput{
+		ConsistentRead:         aws.Bool(true),
 		KeyConditionExpression: e.KeyCondition(), ExpressionAttributeNames: e.Names(), ExpressionAttributeValues: e.Values(),
-	})
-	for pages.HasMorePages() && len(found) <= limit {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range page.Items {
-			i, err := decode[receiptItem](a)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, i.receipt())
-		}
-	}
-	return found[:min(len(found), limit+1)], nil
+	}, limit+1, receiptItem.receipt)
 }

@@ -104,23 +104,8 @@ func (s *Tenants) list(ctx context.Context, after string, limit int) (found []ac
 	if err != nil {
 		return nil, err
 	}
-	pages := dynamodb.NewQueryPaginator(s.t.client, &dynamodb.QueryInput{
-		TableName: &s.t.name, IndexName: aws.String(tenantIndex), Limit: aws.Int32(int32(limit + 1)),
-		KeyConditionExpression:   e.KeyCondition(),
-		ExpressionAttributeNames: e.Names(), ExpressionAttributeValues: e.Values(),
-	})
-	for pages.HasMorePages() && len(found) <= limit {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range page.Items {
-			i, err := decode[tenantItem](a)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, i.record())
-		}
-	}
-	return found[:min(len(found), limit+1)], nil
+	return collect(ctx, s.t, &dynamodb.QueryInput{
+		IndexName:              aws.String(tenantIndex),
+		KeyConditionExpression: e.KeyCondition(), ExpressionAttributeNames: e.Names(), ExpressionAttributeValues: e.Values(),
+	}, limit+1, tenantItem.record)
 }
