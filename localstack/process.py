@@ -38,6 +38,8 @@ import urllib.request
 import uuid
 
 MARKER = "LOCAL_AWS_PROCESS"
+KERNEL_THREAD = 0x00200000  # of a process's flags: it has no environment and is nobody's
+UNSURE = 1.0  # seconds that a process whose environment can't be seen is waited for
 
 Process = collections.namedtuple("Process", "pid group started zombie")
 
@@ -58,6 +60,8 @@ def _from_proc():
                 with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                     # The command, in parentheses, may itself hold spaces and parentheses.
                     fields = file.read().rpartition(")")[2].split()
+                if int(fields[6]) & KERNEL_THREAD:
+                    continue
                 yield Process(int(name), int(fields[2]), f"{boot} {fields[19]}", fields[0] in "ZX")
 
 
@@ -68,23 +72,47 @@ def _from_ps():
         yield Process(int(pid), int(group), started.strip(), state.startswith("Z"))
 
 
-def _marked(pid, marker):
+def _environment(pid):
+    """The variables a process started with, as bytes; None while it has none to show, b"" where we may not look or it is gone.
+
+    Twice in its life a living process shows nothing: between the halves of an exec, and from
+    the moment it gives its memory back until it is a zombie, long for a large one on a busy machine.
+    """
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return f"{MARKER}={marker}".encode() in file.read().split(b"\0")
+        for _ in range(2):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                text = file.read()
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                end = int(file.read().rpartition(b")")[2].split()[48])  # where it ends in its memory; 0: nowhere yet, or no longer
+            if text or end == 0:
+                return text or None
+        return b""  # seen twice with a memory of its own: started with an empty one
+    except (PermissionError, FileNotFoundError):  # denied to us, or gone
+        return b""
     except OSError:
-        return False
+        return None
 
 
 def ours(state):
-    """The living processes that belong to a started one: its leader, children and strays, never a stranger."""
+    """The living processes that belong to a started one, leader, children and strays, never a stranger;
+    and those of which it can't be told at this moment."""
     living = [p for p in processes() if not p.zombie and p.pid != os.getpid()]
     leader = [p for p in living if p.pid == state["pid"]]
-    if os.path.isdir("/proc/self"):
-        return [p for p in living if p.started == state["started"] and p in leader or _marked(p.pid, state["marker"])]
-    if leader and leader[0].started != state["started"]:
-        return []  # The id was used again: its group is a stranger's.
-    return [p for p in living if p.group == state["pid"]]
+    if not os.path.isdir("/proc/self"):
+        if leader and leader[0].started != state["started"]:
+            return [], []  # The id was used again: its group is a stranger's.
+        return [p for p in living if p.group == state["pid"]], []
+    sure, unsure = [], []
+    for process in living:
+        if process in leader and process.started == state["started"]:
+            sure.append(process)
+            continue
+        environment = _environment(process.pid)
+        if environment is None:
+            unsure.append(process)
+        elif f"{MARKER}={state['marker']}".encode() in environment.split(b"\0"):
+            sure.append(process)
+    return sure, unsure
 
 
 def _leader(state):
@@ -197,17 +225,25 @@ def stop(arguments):
 
 def _end(state, grace):
     """TERM, the grace in seconds, then KILL until nothing of ours is left; returns how many it ended and who survived."""
-    seen = set()
+    seen = {}  # once ours, ours until it is gone: a dying process no longer shows whose it is
+    doubted = {}  # when each of the others first showed nothing
+
+    def left():
+        sure, unsure = ours(state)
+        seen.update({(p.pid, p.started): p for p in sure})
+        now = time.monotonic()
+        known = [p for p in unsure if (p.pid, p.started) in seen]
+        others = [p for p in unsure if p not in known and now - doubted.setdefault((p.pid, p.started), now) < UNSURE]
+        return sure + known, others
 
     def send(number):
-        for process in ours(state):
-            seen.add(process.pid)
+        for process in left()[0]:
             with contextlib.suppress(OSError):
                 os.kill(process.pid, number)
 
     def gone(seconds):
         deadline = time.monotonic() + seconds
-        while ours(state):
+        while any(left()):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
@@ -221,7 +257,7 @@ def _end(state, grace):
         send(signal.SIGKILL)
         if gone(0.1):
             return len(seen), []
-    return len(seen), [p.pid for p in ours(state)]
+    return len(seen), [p.pid for p in left()[0]]
 
 
 def alive(arguments):
