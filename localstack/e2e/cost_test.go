@@ -64,8 +64,8 @@ func TestCostAddsUpWithTheBatch(t *testing.T) {
 			t.Fatalf("cost: %v in %s", err, out)
 		}
 		// A worker logs at the end of its run, which goes on with other tests' batches;
-		// finish may be heard of before it.
-		return got.Runs["finish"] > 0 && got.Committed == 1200
+		// the others' lines come as the local AWS finds them.
+		return got.Runs["finish"] > 0 && got.Runs["plan"] > 0 && got.Runs["api"] > 1 && got.Committed == 1200
 	}, func() string {
 		return fmt.Sprintf("no usage lines of all who worked: %+v, %d lines", got.Runs, got.Committed)
 	})

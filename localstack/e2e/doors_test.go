@@ -9,10 +9,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
@@ -239,18 +241,12 @@ func TestDropTwiceUnderOneKey(t *testing.T) {
 // function's log has it. One that loses to another's fresh claim isn't for minutes.
 func send(t *testing.T, bodies ...string) {
 	t.Helper()
-	queue, url, since := sqs.NewFromConfig(awsConfig(t)), env(t, "HOLDFAST_INGEST_QUEUE_URL"), time.Now().Add(-time.Second)
-	var open []string
-	for _, b := range bodies {
-		out, err := queue.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &url, MessageBody: &b})
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, *out.MessageId)
-	}
+	since := time.Now().Add(-time.Second)
+	open := enqueue(t, bodies...)
+	reader := logs.New(awsConfig(t))
 	poll(t, 30*time.Second, func() bool {
 		open = slices.DeleteFunc(open, func(id string) bool {
-			for _, err := range logs.New(awsConfig(t)).Find(t.Context(), "/holdfast/ingest", since, time.Now().Add(time.Minute), id) {
+			for _, err := range reader.Find(t.Context(), "/holdfast/ingest", since, time.Now().Add(time.Minute), id) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -258,8 +254,44 @@ func send(t *testing.T, bodies ...string) {
 			}
 			return false
 		})
+		if len(open) > 0 && time.Since(since) > 3*time.Second {
+			flush(t)
+		}
 		return len(open) == 0
 	}, func() string { return fmt.Sprintf("not answered: messages %v", open) })
+}
+
+// enqueue puts messages on the ingest queue and returns their ids.
+func enqueue(t *testing.T, bodies ...string) (ids []string) {
+	t.Helper()
+	queue, url := sqs.NewFromConfig(awsConfig(t)), env(t, "HOLDFAST_INGEST_QUEUE_URL")
+	for _, b := range bodies {
+		out, err := queue.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &url, MessageBody: &b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, *out.MessageId)
+	}
+	return ids
+}
+
+// flush makes the log of ingest whole: the local AWS waits 50 ms for what an
+// invocation wrote, and what comes later it shows with the next one of the same
+// process, however far away that is. Several at once reach several processes.
+func flush(t *testing.T) {
+	t.Helper()
+	functions := lambda.NewFromConfig(awsConfig(t))
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if _, err := functions.Invoke(t.Context(), &lambda.InvokeInput{
+				FunctionName: aws.String(env(t, "HOLDFAST_INGEST_FUNCTION")), Payload: []byte(`{"Records":[]}`),
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // event is what EventBridge would say of an object, after a sample in events/.

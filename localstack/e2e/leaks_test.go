@@ -353,7 +353,11 @@ func (s *searcher) logs(since time.Time, c *client) {
 				}
 				all.WriteString(line + "\n")
 			}
-			return !waits || strings.Contains(all.String(), c.tenant)
+			there := !waits || strings.Contains(all.String(), c.tenant)
+			if !there && function == "ingest" {
+				flush(s.t)
+			}
+			return there
 		}, func() string { return "nothing of " + c.tenant + " in the log of " + function })
 		s.in("log of "+function+": "+function, all.String())
 	}

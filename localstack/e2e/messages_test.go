@@ -133,7 +133,7 @@ func TestMessagesThatStartNothing(t *testing.T) {
 			m.Input = map[string]string{"bucket": env(t, "HOLDFAST_INPUTS_BUCKET"), "key": "in/another/a.jsonl"}
 		}), "invalid_key", "/input/key"},
 	} {
-		send(t, tt.body)
+		enqueue(t, tt.body)
 		code, reason := letter(t, tt.body)
 		if tt.code != "" && code != tt.code || code == "" || reason == "" || !strings.Contains(reason, tt.reason) {
 			t.Errorf("%s is laid aside as %q: %q, want %q", tt.body, code, reason, tt.code)
