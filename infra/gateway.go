@@ -46,7 +46,7 @@ func gatewayPermissions(stack awscdk.Stack, s storage, opts options) []awsiam.Po
 	})
 	statements := []awsiam.PolicyStatement{
 		allow("dynamodb:GetItem").items(s, keyRecords, tenants, batches),
-		allow("dynamodb:BatchGetItem").items(s, keyRecords, tenants), // both in one call
+		allow("dynamodb:BatchGetItem").items(s, keyRecords, tenants, batches), // a key and what its request needs, in one call
 		touch,
 		allow("dynamodb:PutItem", "dynamodb:UpdateItem").items(s, callReceipts),
 	}

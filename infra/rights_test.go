@@ -45,7 +45,7 @@ var rights = []probe{
 	{"dynamodb", "a batch, its parts and events", tableARN, under("T#acme#B#batch_1"), map[string]string{
 		"Api":  "GetItem BatchGetItem Query PutItem UpdateItem BatchWriteItem ConditionCheckItem",
 		"Plan": "GetItem Query PutItem UpdateItem", "Work": "GetItem PutItem UpdateItem", "Finish": "GetItem Query UpdateItem",
-		"Reap": "GetItem BatchGetItem Query PutItem UpdateItem BatchWriteItem", "Ingest": "GetItem Query PutItem", "Gateway": "GetItem"}},
+		"Reap": "GetItem BatchGetItem Query PutItem UpdateItem BatchWriteItem", "Ingest": "GetItem Query PutItem", "Gateway": "GetItem BatchGetItem"}},
 	{"dynamodb", "a file's record", tableARN, under("F#acme"), map[string]string{
 		"Api": "GetItem PutItem UpdateItem", "Finish": "GetItem PutItem", "Reap": "GetItem PutItem", "Ingest": "GetItem PutItem"}},
 	{"dynamodb", "a claim on a correlation id", tableARN, under("BR#acme#order-1"), map[string]string{

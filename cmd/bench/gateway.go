@@ -26,6 +26,6 @@ func gatewayCalls() ([]figure, error) {
 		unbounded("  the gateway, table reads of 5 ms and writes of 10 ms", ms(c.Gateway), "ms"),
 		unbounded("  "+many, ms(c.Full), "ms"),
 		atMost("gateway, one key and one batch: reads of the table a call", c.Reads, 0.5, "reads"),
-		unbounded("  "+many, c.FullReads, "reads"),
+		atMost("  "+many, c.FullReads, 1, "reads"),
 	}, nil
 }

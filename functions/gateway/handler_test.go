@@ -70,7 +70,7 @@ func sampled(t *testing.T, log io.Writer) (handler, *memory.Memory) {
 	lines := slog.New(slog.NewJSONHandler(log, nil))
 	g := gateway.New(gateway.Ports{
 		Keys: access.NewCache(mem.Table.Keys, nil), Tenants: access.NewTenantCache(mem.Table.Tenants, nil),
-		Batches: mem.Table.Batches, Receipts: mem.Table.Receipts, Upstream: echo{},
+		Batches: mem.Table.Batches, Replays: mem.Table.Keys, Receipts: mem.Table.Receipts, Upstream: echo{},
 	}, settings, &gateway.Options{Log: lines})
 	return handler{g, meter.NewInvocations("gateway", 0, func(string) string { return "512" }, lines)}, mem
 }

@@ -52,6 +52,7 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 		}),
 		Tenants:  tenants,
 		Batches:  table.Batches,
+		Replays:  table.Keys,
 		Receipts: table.Receipts,
 		Upstream: models,
 	}, settings, &gateway.Options{Log: log, Observer: counts.Observer()})

@@ -73,6 +73,15 @@ func NewCache(store Records, opts *CacheOptions) *Cache {
 // address that the request came from, as the door itself saw it: never what a
 // header says. "" is a door without addresses, and is not held up.
 func (c *Cache) Authenticate(ctx context.Context, header, source string, now time.Time) (Caller, error) {
+	return c.AuthenticateBy(ctx, header, source, now, nil)
+}
+
+// AuthenticateBy is Authenticate for a request that needs more of the table than its
+// key: where the key has to be read, by reads it, and what else it likes in the same
+// call. It is not called for a key that is known or held up. What it has read beside
+// the key was asked for by somebody whose key may be wrong; it must not outlive a
+// refusal. nil: the cache's own way.
+func (c *Cache) AuthenticateBy(ctx context.Context, header, source string, now time.Time, by Pairs) (Caller, error) {
 	hash, err := parseHeader(header)
 	if err != nil {
 		return Caller{}, err
@@ -86,7 +95,7 @@ func (c *Cache) Authenticate(ctx context.Context, header, source string, now tim
 			return Caller{}, &LimitError{wait}
 		}
 	}
-	k, err := c.get(ctx, hash, now)
+	k, err := c.get(ctx, hash, now, by)
 	if errors.Is(err, ErrNotFound) {
 		c.sources.wrong(source, now)
 		c.known.forget(hash) // no longer, should it have been

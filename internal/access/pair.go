@@ -12,32 +12,46 @@ import (
 type Pairs interface {
 	// Pair reads the key with this hash and the record of the tenant of this name in
 	// one call, both strongly consistent. ErrNotFound where there is no such key. A
-	// tenant without a record is the zero Tenant.
+	// tenant without a record is the zero Tenant; "" is none, and asks for none.
 	Pair(ctx context.Context, hash, tenant string) (Key, Tenant, error)
 }
 
 // get reads a key. Whoever shows a key is asked for the limits of its tenant next,
 // and a key that was seen before says which that is: where its record has to be read
 // anew too, one call reads both. One that was never seen is read with the tenant of
-// which Pace spared a read last, for it may well be that one's.
-func (c *Cache) get(ctx context.Context, hash string, now time.Time) (Key, error) {
-	if c.pairs == nil {
-		return c.store.Get(ctx, hash)
+// which Pace spared a read last, for it may well be that one's. by reads it in any
+// case where it is given.
+func (c *Cache) get(ctx context.Context, hash string, now time.Time, by Pairs) (Key, error) {
+	tenant := c.record(hash, now)
+	if by == nil {
+		if by = c.pairs; by == nil || tenant == "" {
+			return c.store.Get(ctx, hash)
+		}
+	}
+	k, t, err := by.Pair(ctx, hash, tenant)
+	if err != nil {
+		return Key{}, err
+	}
+	if tenant != "" {
+		c.tenants.Learn(tenant, t, now)
+	}
+	return k, nil
+}
+
+// record is the tenant whose record is to be read with the key; "": nobody's.
+func (c *Cache) record(hash string, now time.Time) string {
+	if c.tenants == nil {
+		return ""
 	}
 	seen, known := c.keys.last(hash)
 	tenant := seen.Tenant
 	if !known {
 		tenant, known = c.tenants.owed.newest()
 	}
-	if !known || c.tenants.fresh(tenant, now) {
-		return c.store.Get(ctx, hash)
+	if !known || c.tenants.Fresh(tenant, now) {
+		return ""
 	}
-	k, t, err := c.pairs.Pair(ctx, hash, tenant)
-	if err != nil {
-		return Key{}, err
-	}
-	c.tenants.learn(tenant, t, now)
-	return k, nil
+	return tenant
 }
 
 // Limits are the tenant's, as they were at most TTL ago; none where it has no
@@ -59,7 +73,7 @@ func (c *TenantCache) Limits(ctx context.Context, name string, now time.Time) (L
 // counts for itself from nothing; what a request is refused for by its own size or kind
 // is asked of Limits.
 func (c *TenantCache) Pace(ctx context.Context, caller Caller, name string, now time.Time) (Limits, error) {
-	if !caller.read || CheckTenant(name) != nil || c.fresh(name, now) {
+	if !caller.read || CheckTenant(name) != nil || c.Fresh(name, now) {
 		return c.Limits(ctx, name, now)
 	}
 	if !c.owed.add(name) {
@@ -71,21 +85,15 @@ func (c *TenantCache) Pace(ctx context.Context, caller Caller, name string, now 
 	return Limits{}, nil
 }
 
-// AfterRead is the caller of a request for which the table was read already: see
-// [TenantCache.Pace].
-func (c Caller) AfterRead() Caller {
-	c.read = true
-	return c
-}
-
-// fresh reports whether Get would answer without a read.
-func (c *TenantCache) fresh(name string, now time.Time) bool {
+// Fresh reports whether Get would answer without a read.
+func (c *TenantCache) Fresh(name string, now time.Time) bool {
 	_, ok := c.tenants.lookup(name, now)
 	return ok
 }
 
-// learn keeps a record that was read at now; the zero Tenant: there is none.
-func (c *TenantCache) learn(name string, t Tenant, now time.Time) {
+// Learn keeps a record that was read at now, strongly consistent, by somebody else's
+// call; the zero Tenant: there is none. Not for what was asked for by a wrong key.
+func (c *TenantCache) Learn(name string, t Tenant, now time.Time) {
 	if t.Ver == 0 {
 		c.keep(name, nil, now)
 		return

@@ -214,11 +214,11 @@ func TestPaceOfUnknownKeys(t *testing.T) {
 	// Two tenants have a read spared, and the key says of neither: then there are two.
 	at := now.Add(4 * time.Hour)
 	is("of acme", at, 0, "key 1, tenant 0, both 0")
-	if _, err := tenants.Pace(t.Context(), access.Caller{}.AfterRead(), "another", at.Add(time.Millisecond)); err != nil {
+	if _, err := tenants.Pace(t.Context(), access.AfterRead(access.Caller{}), "another", at.Add(time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	is("of acme again", at.Add(time.Second), 0, "key 0, tenant 1, both 1")
-	if l, err := tenants.Pace(t.Context(), access.Caller{}.AfterRead(), "no tenant's name", now); err != nil || l != (access.Limits{}) || b.reads() != noReads {
+	if l, err := tenants.Pace(t.Context(), access.AfterRead(access.Caller{}), "no tenant's name", now); err != nil || l != (access.Limits{}) || b.reads() != noReads {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -229,7 +229,7 @@ func TestSparedReadsAreBounded(t *testing.T) {
 	tenants := access.NewTenantCache(b, &access.TenantCacheOptions{Size: 2})
 	pace := func(name string, reads int) {
 		t.Helper()
-		if _, err := tenants.Pace(t.Context(), access.Caller{}.AfterRead(), name, now); err != nil {
+		if _, err := tenants.Pace(t.Context(), access.AfterRead(access.Caller{}), name, now); err != nil {
 			t.Fatal(err)
 		}
 		if b.reads != reads {

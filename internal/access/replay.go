@@ -31,6 +31,15 @@ type Asserted struct {
 	Endpoint string // what it calls, "/v1/…"; "": no model, but our own API
 }
 
+// Run names the batch that Decide would ask runs for, should the key have batch_replay;
+// false where it would ask for none.
+func (a Asserted) Run() (tenant, batch string, ok bool) {
+	if len(a.Tenant) != 1 || CheckTenant(a.Tenant[0]) != nil || len(a.Batch) != 1 || !batchPattern.MatchString(a.Batch[0]) || a.Endpoint == "" {
+		return "", "", false
+	}
+	return a.Tenant[0], a.Batch[0], true
+}
+
 // Run is a batch as the rule looks at it.
 type Run struct {
 	Submitter  string // the principal that it runs for
@@ -84,14 +93,14 @@ func Decide(ctx context.Context, c Caller, a Asserted, runs Runs) (Identity, err
 }
 
 func replay(ctx context.Context, c Caller, a Asserted, runs Runs) (Identity, error) {
-	if len(a.Tenant) != 1 || CheckTenant(a.Tenant[0]) != nil || len(a.Batch) != 1 || !batchPattern.MatchString(a.Batch[0]) {
+	tenant, id, ok := a.Run()
+	if !ok {
 		return Identity{}, ErrReplay
 	}
 	line, ok := parseLine(a.Line)
-	if !ok || a.Endpoint == "" {
+	if !ok {
 		return Identity{}, ErrReplay
 	}
-	tenant, id := a.Tenant[0], a.Batch[0]
 	run, err := runs(ctx, tenant, id)
 	switch {
 	case errors.Is(err, ErrNoRun):

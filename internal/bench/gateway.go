@@ -133,13 +133,13 @@ func newFront(upstreamURL string, keys, batches int) (*front, error) {
 	tenants := access.NewTenantCache(table.Tenants, &access.TenantCacheOptions{Off: time.Minute})
 	f.Server = httptest.NewServer(gateway.New(gateway.Ports{
 		Keys:    access.NewCache(table.Keys, &access.CacheOptions{Tenants: tenants, Pairs: table.Keys}),
-		Tenants: tenants, Batches: table.Batches, Receipts: table.Receipts, Upstream: services,
+		Tenants: tenants, Batches: table.Batches, Replays: table.Keys, Receipts: table.Receipts, Upstream: services,
 	}, config.Default(), nil))
 	return f, nil
 }
 
 // readsOfAccess are what access and the replay rule read.
-var readsOfAccess = []string{"Keys.Get", "Keys.Pair", "Tenants.Get", "Batches.Get"}
+var readsOfAccess = []string{"Keys.Get", "Keys.Pair", "Keys.Replay", "Tenants.Get", "Batches.Get"}
 
 func frontBatch(i int) string { return fmt.Sprintf("batch_%018d", i) }
 

@@ -119,7 +119,7 @@ func (g *Gateway) still(q *request) func(context.Context) error {
 		if !q.who.Replay || g.now().Sub(q.seen) <= maxAge {
 			return nil
 		}
-		who, err := access.Decide(ctx, q.caller, q.asserted, g.views.runs(&q.seen))
+		who, err := access.Decide(ctx, q.caller, q.asserted, g.views.runs(nil, &q.seen))
 		if err == nil && who != q.who {
 			err = access.ErrReplay
 		}

@@ -17,9 +17,9 @@ import (
 )
 
 // Keys tells who shows a value of the Authorization header, from which address; its
-// errors are those of *access.Cache, which is one.
+// errors are those of *access.Cache, which is one, and so is what by is for.
 type Keys interface {
-	Authenticate(ctx context.Context, header, source string, now time.Time) (access.Caller, error)
+	AuthenticateBy(ctx context.Context, header, source string, now time.Time, by access.Pairs) (access.Caller, error)
 }
 
 // Tenants knows what tenants may use up. *access.TenantCache is one.
@@ -27,12 +27,25 @@ type Tenants interface {
 	// Pace are the limits of the tenant of this name for a request of the caller's, as
 	// far as that costs no second read.
 	Pace(ctx context.Context, c access.Caller, name string, now time.Time) (access.Limits, error)
+	// Fresh reports whether Pace would read nothing, Learn is told what else read.
+	Fresh(name string, now time.Time) bool
+	Learn(name string, t access.Tenant, now time.Time)
 }
 
 // Batches reads a batch, strongly consistent. batch.ErrNotFound. Every batch.Batches
 // is one.
 type Batches interface {
 	Get(ctx context.Context, tenant, id string) (batch.Batch, error)
+}
+
+// Replays reads what the first replay with a key needs.
+type Replays interface {
+	// Replay reads in one call, all strongly consistent, the key with this hash ("": none
+	// is asked for), the tenant's batch, and the records of the tenants of these names,
+	// each different. access.ErrNotFound where there is no such key, whatever else there
+	// is. A batch that isn't there is zero, and a tenant without a record is not in the
+	// map.
+	Replay(ctx context.Context, hash, tenant, batch string, records ...string) (access.Key, batch.Batch, map[string]access.Tenant, error)
 }
 
 // Upstream calls models.
@@ -53,6 +66,7 @@ type Ports struct {
 	Keys     Keys
 	Tenants  Tenants
 	Batches  Batches
+	Replays  Replays
 	Receipts access.Receipts
 	Upstream Upstream
 }
@@ -95,6 +109,10 @@ func New(p Ports, s config.Settings, opts *Options) *Gateway {
 	if opts != nil && opts.Now != nil {
 		g.now = opts.Now
 	}
+	// The wall clock: the monotonic one stands still while Lambda has the function frozen,
+	// and a view of before would let somebody act for a batch that is long over.
+	clock := g.now
+	g.now = func() time.Time { return clock().Round(0) }
 	g.views = newViews(p.Batches, s.Drain, g.now)
 	return g
 }
@@ -172,12 +190,14 @@ func (g *Gateway) serve(x *exchange, r *http.Request) (err error) {
 		header = values[0]
 	}
 	// The address is the door's own view. What a header says of it anybody can write.
-	caller, err := g.ports.Keys.Authenticate(r.Context(), header, r.RemoteAddr, x.began)
+	asserted := assertedBy(r.Header, r.URL.Path)
+	look := g.lookOf(asserted, x.began)
+	caller, err := g.ports.Keys.AuthenticateBy(r.Context(), header, r.RemoteAddr, x.began, look.pairs())
 	if err != nil {
 		return err
 	}
 	x.who = access.Identity{Tenant: caller.Tenant, OnBehalfOf: caller.Principal, Key: caller.Key, Line: access.NoLine}
-	q := &request{Request: r, caller: caller, asserted: assertedBy(r.Header, r.URL.Path)}
+	q := &request{Request: r, caller: caller, asserted: asserted, look: look}
 	if err := g.decide(q, x.began); err != nil {
 		return err
 	}
@@ -197,6 +217,7 @@ type request struct {
 	*http.Request
 	caller   access.Caller
 	asserted access.Asserted
+	look     *look
 	who      access.Identity
 	seen     time.Time // when the look at the batch of a replay began
 }
@@ -210,10 +231,15 @@ func (g *Gateway) decide(q *request, now time.Time) error {
 		g.observer.Add(batch.MetricReplayRefused, 1)
 		return openai.RateLimited(wait)
 	}
+	if q.caller.Require(access.BatchReplay) == nil {
+		if err := q.look.settle(q.Context(), q.caller.Tenant, now); err != nil {
+			return err
+		}
+	}
 	if err := g.pace(q.Context(), q.caller, q.caller.Tenant, now); err != nil {
 		return err
 	}
-	who, err := access.Decide(q.Context(), q.caller, q.asserted, g.views.runs(&q.seen))
+	who, err := access.Decide(q.Context(), q.caller, q.asserted, g.views.runs(q.look, &q.seen))
 	if errors.Is(err, access.ErrReplay) {
 		g.refusals.Count(q.caller.Key, now)
 		g.observer.Add(batch.MetricReplayRefused, 1)
@@ -225,11 +251,8 @@ func (g *Gateway) decide(q *request, now time.Time) error {
 	if who.Tenant == q.caller.Tenant {
 		return nil
 	}
-	caller := q.caller
-	if !q.seen.Before(now) { // its batch was read just now
-		caller = caller.AfterRead()
-	}
-	return g.pace(q.Context(), caller, who.Tenant, now)
+	q.look.teach(now)
+	return g.pace(q.Context(), q.caller, who.Tenant, now)
 }
 
 // pace counts a request towards a tenant's requests a minute.

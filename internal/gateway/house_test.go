@@ -48,6 +48,8 @@ type house struct {
 	calls []*http.Request // what the model server was sent, its body read
 	model http.HandlerFunc
 	told  map[batch.Metric]float64
+
+	counted map[string]int // reads that were looked at; see read
 }
 
 func (h *house) observe(m batch.Metric, n float64) {
@@ -63,16 +65,20 @@ func (h *house) refused() float64 {
 	return h.told[batch.MetricReplayRefused]
 }
 
+// looks is how often a batch was looked at: alone, or with a key.
+func (h *house) looks() int { return h.faults.Count("Batches.Get") + h.faults.Count("Keys.Replay") }
+
 // newHouse has the keys "ann" (acme: submit, read), "reader" (acme: read), "bob" (other: submit), "fleet"
-// (fleet: batch_replay), "all" (fleet: every scope), and one running batch each of acme and other.
+// (fleet: batch_replay), "depot" (depot: batch_replay), "all" (fleet: every scope), and one running batch each of acme and other.
 func newHouse(t *testing.T) *house {
-	h := &house{t: t, mem: memory.New(memory.Options{}), faults: memory.NewFaults(), settings: config.Default(), now: start, key: map[string]string{}, told: map[batch.Metric]float64{}}
+	h := &house{t: t, mem: memory.New(memory.Options{}), faults: memory.NewFaults(), settings: config.Default(), now: start, key: map[string]string{}, told: map[batch.Metric]float64{}, counted: map[string]int{}}
 	h.settings.Models = []string{"sim"}
 	for name, k := range map[string]access.Key{
 		"ann":    {Tenant: "acme", Principal: "ann@acme", Scopes: []access.Scope{access.Submit, access.Read}},
 		"reader": {Tenant: "acme", Principal: "reader@acme", Scopes: []access.Scope{access.Read, access.Admin, access.Work}},
 		"bob":    {Tenant: "other", Principal: "bob@other", Scopes: []access.Scope{access.Submit}},
 		"fleet":  {Tenant: "fleet", Principal: "worker-7", Scopes: []access.Scope{access.BatchReplay}},
+		"depot":  {Tenant: "depot", Principal: "worker-9", Scopes: []access.Scope{access.BatchReplay}},
 		"all":    {Tenant: "fleet", Principal: "worker-8", Scopes: access.Scopes},
 	} {
 		k.Name = name
@@ -128,7 +134,7 @@ func (h *house) open() {
 	tenants := access.NewTenantCache(view.Table.Tenants, &access.TenantCacheOptions{Off: time.Minute})
 	g := gateway.New(gateway.Ports{
 		Keys:    access.NewCache(view.Table.Keys, &access.CacheOptions{Log: log, Tenants: tenants, Pairs: view.Table.Keys}),
-		Tenants: tenants, Batches: view.Table.Batches, Receipts: view.Table.Receipts, Upstream: h.upstream,
+		Tenants: tenants, Batches: view.Table.Batches, Replays: view.Table.Keys, Receipts: view.Table.Receipts, Upstream: h.upstream,
 	}, h.settings, &gateway.Options{Log: log, Now: h.clock, Observer: h.observe})
 	server := httptest.NewServer(g)
 	h.t.Cleanup(server.Close)

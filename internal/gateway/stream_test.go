@@ -302,7 +302,7 @@ func TestRequestID(t *testing.T) {
 	h := newHouse(t)
 	g := gateway.New(gateway.Ports{
 		Keys: access.NewCache(h.mem.Table.Keys, nil), Tenants: access.NewTenantCache(h.mem.Table.Tenants, nil),
-		Batches: h.mem.Table.Batches, Receipts: h.mem.Table.Receipts, Upstream: h.upstream,
+		Batches: h.mem.Table.Batches, Replays: h.mem.Table.Keys, Receipts: h.mem.Table.Receipts, Upstream: h.upstream,
 	}, h.settings, nil)
 	r := h.request(gateway.WithRequestID(t.Context(), "door-1"), call{as: "ann", header: http.Header{"X-Request-Id": {"client-1"}}})
 	r.URL.Path = chat

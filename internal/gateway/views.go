@@ -56,15 +56,15 @@ func (v view) batch() batch.Batch {
 	return batch.Batch{Status: v.status, Ending: v.ending, EndingAt: v.endingAt}
 }
 
-// runs is access.Runs for one request, from what is kept or by a look of its own. at
-// becomes when that look began.
-func (s *views) runs(at *time.Time) access.Runs {
+// runs is access.Runs for one request, from what is kept, from what was read with its
+// key, or by a look of its own. at becomes when that look began.
+func (s *views) runs(look *look, at *time.Time) access.Runs {
 	return func(ctx context.Context, tenant, id string) (access.Run, error) {
 		k, now := viewKey{tenant, id}, s.now()
 		v, ok := s.kept(k, now)
 		if !ok {
 			var err error
-			if v, err = s.look(ctx, k, now); err != nil {
+			if v, err = s.fresh(ctx, look, k, now); err != nil {
 				return access.Run{}, err
 			}
 		}
@@ -84,33 +84,49 @@ func (s *views) kept(k viewKey, now time.Time) (view, bool) {
 	return v, ok && v.usable(now, s.drain)
 }
 
-// look reads the batch. Trouble is not kept.
-func (s *views) look(ctx context.Context, k viewKey, now time.Time) (view, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	v := view{at: now}
-	b, err := s.batches.Get(ctx, k.tenant, k.batch)
-	switch {
-	case errors.Is(err, batch.ErrNotFound):
-		v.gone = true
-	case err != nil:
-		return view{}, err
-	default:
-		v.status, v.ending, v.endingAt, v.submitter, v.endpoint, v.lines = b.Status, b.Ending, b.EndingAt, b.Submitter, b.Endpoint, b.Lines
+// fresh is a new view, from what the request's look has read or reads now, or from a
+// read of the batch alone where there is none. Trouble is not kept.
+func (s *views) fresh(ctx context.Context, look *look, k viewKey, now time.Time) (view, error) {
+	v, ok := look.view(now)
+	if !ok {
+		ctx, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		var b batch.Batch
+		var err error
+		if look != nil && look.owner {
+			_, err = look.read(ctx, "", nil)
+			b = look.seen
+		} else {
+			b, err = s.batches.Get(ctx, k.tenant, k.batch)
+		}
+		if err != nil && !errors.Is(err, batch.ErrNotFound) {
+			return view{}, err
+		}
+		v = viewOf(b, err == nil && b.ID != "", now)
 	}
+	s.keep(k, v)
+	return v, nil
+}
+
+// viewOf is what was seen of a batch, if it was there, by a look that began at
+// now.
+func viewOf(b batch.Batch, there bool, now time.Time) view {
+	return view{at: now, gone: !there, status: b.Status, ending: b.Ending, endingAt: b.EndingAt, submitter: b.Submitter, endpoint: b.Endpoint, lines: b.Lines}
+}
+
+// keep keeps a view. Where two looked at once and the older look comes in last, it must
+// not make a cancelled batch run again for who comes next.
+func (s *views) keep(k viewKey, v view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, there := s.seen[k]
-	if there && old.at.After(now) {
-		// Two looked at once, and the older look came in last: it must not make a
-		// cancelled batch run again for who comes next.
-		return v, nil
+	if there && old.at.After(v.at) {
+		return
 	}
 	if !there && len(s.seen) >= maxViews {
-		s.makeRoom(now)
+		s.makeRoom(v.at)
 	}
 	s.seen[k] = v
-	return v, nil
 }
 
 // makeRoom forgets what isn't used any more, or any one.

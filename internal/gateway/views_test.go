@@ -17,7 +17,7 @@ func (f batchesFunc) Get(_ context.Context, tenant, id string) (batch.Batch, err
 	return f(tenant, id)
 }
 
-var running = batch.Batch{Status: batch.InProgress, Submitter: "ann", Lines: 3}
+var running = batch.Batch{ID: "b", Status: batch.InProgress, Submitter: "ann", Lines: 3}
 
 // Two requests look at once, and the older look comes in last: it is what that one
 // request goes by, and nobody after it.
@@ -31,19 +31,19 @@ func TestOlderLookComesLast(t *testing.T) {
 		if slow {
 			slow = false
 			clock = now.Add(time.Second)
-			if _, err := s.runs(&seen)(t.Context(), tenant, id); err != nil {
+			if _, err := s.runs(nil, &seen)(t.Context(), tenant, id); err != nil {
 				t.Error(err)
 			}
 			return running, nil // as it was before it was cancelled
 		}
-		return batch.Batch{Status: batch.Cancelled, Submitter: "ann", Lines: 3}, nil
+		return batch.Batch{ID: "b", Status: batch.Cancelled, Submitter: "ann", Lines: 3}, nil
 	}), time.Minute, func() time.Time { return clock })
 
-	run, err := s.runs(&seen)(t.Context(), "acme", "b")
+	run, err := s.runs(nil, &seen)(t.Context(), "acme", "b")
 	if err != nil || !run.Replayable || !seen.Equal(now) {
 		t.Errorf("the older look: %+v at %v, %v", run, seen, err)
 	}
-	if run, err = s.runs(&seen)(t.Context(), "acme", "b"); err != nil || run.Replayable || !seen.Equal(now.Add(time.Second)) {
+	if run, err = s.runs(nil, &seen)(t.Context(), "acme", "b"); err != nil || run.Replayable || !seen.Equal(now.Add(time.Second)) {
 		t.Errorf("whoever comes next: %+v at %v, %v", run, seen, err)
 	}
 }
@@ -63,7 +63,7 @@ func TestViewsAreBounded(t *testing.T) {
 	var seen time.Time
 	ask := func(id string) {
 		t.Helper()
-		if _, err := s.runs(&seen)(t.Context(), "acme", id); err != nil && !errors.Is(err, access.ErrNoRun) {
+		if _, err := s.runs(nil, &seen)(t.Context(), "acme", id); err != nil && !errors.Is(err, access.ErrNoRun) {
 			t.Error(err)
 		}
 	}
@@ -103,12 +103,12 @@ func TestViewsOfNothing(t *testing.T) {
 		reads       int
 	}{{trouble, trouble, 1}, {trouble, trouble, 2}, {batch.ErrNotFound, access.ErrNoRun, 3}, {nil, access.ErrNoRun, 3}} {
 		answer = want.answer
-		if _, err := s.runs(&seen)(t.Context(), "acme", "b"); !errors.Is(err, want.err) || reads != want.reads {
+		if _, err := s.runs(nil, &seen)(t.Context(), "acme", "b"); !errors.Is(err, want.err) || reads != want.reads {
 			t.Errorf("%v after %d reads, want %v after %d", err, reads, want.err, want.reads)
 		}
 	}
 	now = now.Add(keepBad)
-	if run, err := s.runs(&seen)(t.Context(), "acme", "b"); err != nil || !run.Replayable {
+	if run, err := s.runs(nil, &seen)(t.Context(), "acme", "b"); err != nil || !run.Replayable {
 		t.Errorf("a second later: %+v, %v", run, err)
 	}
 }

@@ -40,11 +40,7 @@ func (s *Keys) Get(ctx context.Context, hash string) (access.Key, error) {
 	return call(ctx, s.faults, "Keys.Get", func() (access.Key, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		k, ok := s.keys[hash]
-		if !ok {
-			return access.Key{}, fmt.Errorf("get key: %w", access.ErrNotFound)
-		}
-		return cloneKey(k), nil
+		return s.byHash(hash)
 	})
 }
 

@@ -3,36 +3,13 @@ package memory
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"holdfast/internal/access"
 	"holdfast/internal/limits"
 )
 
-var (
-	_ access.Pairs   = (*Keys)(nil)
-	_ limits.Batches = (*Batches)(nil)
-)
-
-// Pair is access.Pairs.Pair.
-func (s *Keys) Pair(ctx context.Context, hash, tenant string) (access.Key, access.Tenant, error) {
-	type pair struct {
-		key    access.Key
-		tenant access.Tenant
-	}
-	p, err := call(ctx, s.faults, "Keys.Pair", func() (pair, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		k, ok := s.keys[hash]
-		if !ok {
-			return pair{}, fmt.Errorf("get key and tenant: %w", access.ErrNotFound)
-		}
-		return pair{cloneKey(k), cloneTenant(s.tenants[tenant])}, nil
-	})
-	return p.key, p.tenant, err
-}
+var _ limits.Batches = (*Batches)(nil)
 
 // Open is limits.Batches.Open.
 func (s *Batches) Open(ctx context.Context, tenant string, since time.Time) ([]limits.Open, error) {

@@ -17,6 +17,6 @@ func TestOpen(t *testing.T) {
 func TestPairs(t *testing.T) {
 	storetest.RunPairs(t, func(t storetest.T) storetest.PairsPorts {
 		s := memory.NewTable(nil)
-		return storetest.PairsPorts{Pairs: s.Keys, Keys: s.Keys, Tenants: s.Tenants}
+		return storetest.PairsPorts{Pairs: s.Keys, Replays: s.Keys, Keys: s.Keys, Tenants: s.Tenants, Batches: s.Batches}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"holdfast/internal/access"
 	"holdfast/internal/batch"
+	"holdfast/internal/gateway"
 	"holdfast/internal/limits"
 )
 
@@ -108,24 +109,28 @@ func openInterrupted(t T, p OpenPorts) {
 	})
 }
 
-// PairsPorts are what the suite of access.Pairs needs.
+// PairsPorts are what the suite of access.Pairs and gateway.Replays needs.
 type PairsPorts struct {
 	Pairs   access.Pairs
+	Replays gateway.Replays
 	Keys    access.Store
 	Tenants access.Tenants
+	Batches batch.Batches
 }
 
-// RunPairs runs the suite of access.Pairs.
+// RunPairs runs the suite of access.Pairs and gateway.Replays.
 func RunPairs(t *testing.T, open func(T) PairsPorts) {
 	t.Helper()
 	run(t, PairsCases(), open)
 }
 
-// PairsCases is the suite of access.Pairs.
+// PairsCases is the suite of access.Pairs and gateway.Replays.
 func PairsCases() []Case[PairsPorts] {
 	return []Case[PairsPorts]{
 		{"pair/each as it is", pairOfBoth},
 		{"pair/what is missing", pairMissing},
+		{"replay/each as it is", replayOfAll},
+		{"replay/what is missing", replayMissing},
 		{"a context that is over", pairInterrupted},
 	}
 }
@@ -163,8 +168,55 @@ func pairMissing(t T, p PairsPorts) {
 	same(t, "tenant", gotTenant, access.Tenant{})
 }
 
+func replayOfAll(t T, p PairsPorts) {
+	k, own, x, b := fullKey(), someTenant(), someTenant(), fullBatch()
+	succeeds(t, "put key", p.Keys.Put(t.Context(), k))
+	for _, r := range []*access.Tenant{&own, &x} {
+		succeeds(t, "put tenant", p.Tenants.Put(t.Context(), *r))
+		r.Ver = 1
+	}
+	b.Tenant = x.Name
+	b = begin(t, p.Batches, b)
+	gotKey, gotBatch, records, err := p.Replays.Replay(t.Context(), k.Hash, b.Tenant, b.ID, own.Name, x.Name)
+	succeeds(t, "replay", err)
+	same(t, "key", gotKey, k)
+	same(t, "batch", gotBatch, b)
+	if len(records) != 2 {
+		t.Errorf("%d records", len(records))
+	}
+	same(t, "the key's tenant", records[own.Name], own)
+	same(t, "the batch's tenant", records[x.Name], x)
+	gotKey, gotBatch, records, err = p.Replays.Replay(t.Context(), "", b.Tenant, b.ID, x.Name)
+	succeeds(t, "replay without a key", err)
+	same(t, "no key", gotKey, access.Key{})
+	same(t, "batch", gotBatch, b)
+	same(t, "its tenant", records[x.Name], x)
+}
+
+func replayMissing(t T, p PairsPorts) {
+	k, x, b := fullKey(), someTenant(), begin(t, p.Batches, fullBatch())
+	succeeds(t, "put tenant", p.Tenants.Put(t.Context(), x))
+	for what, hash := range map[string]string{"no key": k.Hash, "a hash too long": awkward + string(make([]byte, 2000))} {
+		_, _, _, err := p.Replays.Replay(t.Context(), hash, b.Tenant, b.ID, x.Name)
+		refuses(t, what, err, access.ErrNotFound)
+	}
+	succeeds(t, "put key", p.Keys.Put(t.Context(), k))
+	for what, of := range map[string][2]string{"another tenant's": {x.Name, b.ID}, "no such batch": {b.Tenant, b.ID + "x"}, "an id too long": {b.Tenant, string(make([]byte, 2000))}} {
+		gotKey, gotBatch, records, err := p.Replays.Replay(t.Context(), k.Hash, of[0], of[1], tenant())
+		succeeds(t, what, err)
+		same(t, "key", gotKey, k)
+		if gotBatch.ID != "" || len(records) != 0 {
+			t.Errorf("%s: batch %q, %d records", what, gotBatch.ID, len(records))
+		}
+	}
+}
+
 func pairInterrupted(t T, p PairsPorts) {
 	interrupts(t, map[string]func(context.Context) error{
 		"Pair": func(ctx context.Context) error { _, _, err := p.Pairs.Pair(ctx, "hash", tenant()); return err },
+		"Replay": func(ctx context.Context) error {
+			_, _, _, err := p.Replays.Replay(ctx, "hash", tenant(), "batch", tenant())
+			return err
+		},
 	})
 }

@@ -24,7 +24,7 @@ func TestLimitSuites(t *testing.T) {
 	})
 	t.Run("Pairs", func(t *testing.T) {
 		storetest.RunPairs(t, func(storetest.T) storetest.PairsPorts {
-			return storetest.PairsPorts{Pairs: s.Keys, Keys: s.Keys, Tenants: s.Tenants}
+			return storetest.PairsPorts{Pairs: s.Keys, Replays: s.Keys, Keys: s.Keys, Tenants: s.Tenants, Batches: s.Batches}
 		})
 	})
 }

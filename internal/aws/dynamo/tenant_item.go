@@ -8,7 +8,9 @@ import (
 	"holdfast/internal/access"
 )
 
-func tenantKey(name string) key { return key{"TENANT#" + name, "T"} }
+const tenantPrefix = "TENANT#"
+
+func tenantKey(name string) key { return key{tenantPrefix + name, "T"} }
 
 // tenantRecords is the one collection of all of them in the tenant index, by
 // name. They are few, and people change them: no partition is too hot for that.
