@@ -54,7 +54,10 @@ func (m *memo[V]) keep(name string, v V, now time.Time, ttl time.Duration) {
 			break
 		}
 	}
-	m.entries[name] = entry[V]{v, now, ttl}
+	// By the wall clock: the monotonic one, by which Go would subtract, stands still
+	// while Lambda has a function frozen, and a key that was disabled meanwhile would
+	// be good for as long after.
+	m.entries[name] = entry[V]{v, now.Round(0), ttl}
 }
 
 // forget keeps nothing of it.

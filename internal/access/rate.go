@@ -28,6 +28,7 @@ func (r *Rates) Take(tenant string, perMinute int, now time.Time) time.Duration 
 	if perMinute <= 0 {
 		return 0
 	}
+	now = now.Round(0) // a minute is one also while a function is frozen: see memo
 	each := max(time.Minute/time.Duration(perMinute), 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()

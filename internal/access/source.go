@@ -32,6 +32,7 @@ func newSources(perMinute int) *sources {
 
 // wait is how long it takes until the source may show another key; 0: it may.
 func (s *sources) wait(source string, now time.Time) time.Duration {
+	now = now.Round(0) // who has waited has waited also while a function was frozen: see memo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	source = origin(source)
@@ -51,7 +52,7 @@ func (s *sources) wrong(source string, now time.Time) {
 	if source == "" {
 		return
 	}
-	source = origin(source)
+	source, now = origin(source), now.Round(0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	full, there := s.full[source]

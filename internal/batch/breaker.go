@@ -78,6 +78,7 @@ type weather struct {
 
 // heard takes in an answer.
 func (b *breaker) heard(f fault, what string, now time.Time) (w weather) {
+	now = now.Round(0) // by the wall clock: Lambda freezes the other one between two runs
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f == sound {
@@ -124,6 +125,7 @@ func (b *breaker) state() (way circuit, askAt time.Time) {
 // asked says that a line was sent. While the circuit is shut the next one waits as
 // long again, also when this one is never heard of: its claim may be lost.
 func (b *breaker) asked(now time.Time) {
+	now = now.Round(0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.way == shut {

@@ -163,7 +163,9 @@ func (g *Gate) refused(tenant string, l access.Limits, now time.Time) error {
 }
 
 func (g *Gate) refuse(tenant string, l access.Limits, e *openai.Error, now time.Time) error {
-	g.change(tenant, func(k *kept) { k.refusal, k.limits, k.at = e, l, now })
+	// By the wall clock: the other one stands still while Lambda has a function frozen,
+	// and a refusal would hold for as long after.
+	g.change(tenant, func(k *kept) { k.refusal, k.limits, k.at = e, l, now.Round(0) })
 	return e
 }
 

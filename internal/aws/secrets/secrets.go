@@ -49,6 +49,7 @@ var ErrEmpty = errors.New("secret holds no string")
 // who need the same one at once share one fetch.
 type Secrets struct {
 	client client
+	now    func() time.Time
 	calls  singleflight.Group
 
 	mu      sync.Mutex
@@ -87,7 +88,7 @@ type client interface {
 func New(cfg aws.Config) *Secrets { return newSecrets(secretsmanager.NewFromConfig(cfg)) }
 
 func newSecrets(c client) *Secrets {
-	return &Secrets{client: c, held: map[string]value{}, failed: map[string]failure{}, renewed: map[refusal][]time.Time{}}
+	return &Secrets{client: c, now: time.Now, held: map[string]value{}, failed: map[string]failure{}, renewed: map[refusal][]time.Time{}}
 }
 
 // Get returns the current string of the secret with this name, at most five
@@ -118,7 +119,7 @@ func (s *Secrets) Renew(ctx context.Context, name, used string, status int) (str
 		if v, ok := s.kept(name, keep); ok && v != used {
 			return v, nil, true
 		}
-		return used, nil, !s.mayRenew(why, time.Now())
+		return used, nil, !s.mayRenew(why, s.wall())
 	})
 }
 
@@ -166,7 +167,7 @@ func (s *Secrets) known(name string) (string, error, bool) {
 	s.mu.Lock()
 	f, failed := s.failed[name]
 	s.mu.Unlock()
-	if !failed || !time.Now().Before(f.until) {
+	if !failed || !s.wall().Before(f.until) {
 		return "", nil, false
 	}
 	if old, ok := s.kept(name, lastResort); ok {
@@ -180,8 +181,13 @@ func (s *Secrets) kept(name string, most time.Duration) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, ok := s.held[name]
-	return v.text, ok && time.Since(v.at) < most
+	age := s.wall().Sub(v.at)
+	return v.text, ok && age >= 0 && age < most // a clock that was set back makes nothing eternal
 }
+
+// wall is the time by the wall clock: the monotonic one stands still while Lambda has a
+// function frozen, and what was read before would be believed for as long after.
+func (s *Secrets) wall() time.Time { return s.now().Round(0) }
 
 func (s *Secrets) fetch(ctx context.Context, name string) (string, error) {
 	out, err := s.client.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &name})
@@ -192,10 +198,10 @@ func (s *Secrets) fetch(ctx context.Context, name string) (string, error) {
 	defer s.mu.Unlock()
 	if err != nil {
 		pause := min(max(2*s.failed[name].pause, firstPause), longestPause)
-		s.failed[name] = failure{err, time.Now().Add(pause), pause}
+		s.failed[name] = failure{err, s.wall().Add(pause), pause}
 		return "", err
 	}
 	delete(s.failed, name)
-	s.held[name] = value{*out.SecretString, time.Now()}
+	s.held[name] = value{*out.SecretString, s.wall()}
 	return *out.SecretString, nil
 }
