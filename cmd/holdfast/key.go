@@ -134,13 +134,19 @@ func (a *app) runKeyCreate(cmd *cobra.Command, f *keyFlags, k newKey) error {
 
 // showSecret tells a secret, once, to whoever asked for it.
 func (a *app) showSecret(k keyRecord, secret, what string) error {
+	var err error
 	if a.json {
 		k.Secret = secret
-		return a.printJSON(k)
+		err = a.printJSON(k)
+	} else {
+		a.note("%s", printable(what))
+		a.note("This is its secret. Keep it now: it is not stored and won't be shown again.")
+		err = a.print("%s\n", secret)
 	}
-	a.note("%s", printable(what))
-	a.note("This is its secret. Keep it now: it is not stored and won't be shown again.")
-	return a.print("%s\n", secret)
+	if err != nil {
+		return failed(fmt.Sprintf("The key %s is made all the same, and its secret is lost: rotate it, or disable it.", k.ID), err, "%v", err)
+	}
+	return nil
 }
 
 func (a *app) keyList(f *keyFlags) *cobra.Command {
@@ -269,7 +275,11 @@ one: holdfast key list names it.`,
 			if err != nil {
 				return err
 			}
-			return a.showSecret(made, secret, fmt.Sprintf("Key %s takes the place of %s, which is good for %s more at most.", made.ID, id, lasting(grace)))
+			then := "is good for " + lasting(grace) + " more at most"
+			if grace == 0 {
+				then = "has ended and stops within 60 seconds, everywhere"
+			}
+			return a.showSecret(made, secret, fmt.Sprintf("Key %s takes the place of %s, which %s.", made.ID, id, then))
 		},
 	}
 	c.Flags().DurationVar(&grace, "grace", access.DefaultGrace, "how long the old key goes on working; 0: it ends now")
@@ -295,6 +305,9 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
 		return time.Time{}, usage("", "--expires %s is neither a duration (720h) nor a time (2027-01-31T00:00:00Z)", s)
+	}
+	if t.IsZero() { // the first instant of the year 1, which would be taken for never
+		t = now
 	}
 	return t, nil
 }

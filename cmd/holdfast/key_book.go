@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"holdfast/internal/access"
@@ -110,14 +112,16 @@ func (t *tableKeys) rotate(ctx context.Context, id, hash string, grace time.Dura
 }
 
 // find reads a key by its hash if that is known: then one that no list shows yet is
-// found too.
+// found too. Whoever found a secret can't know whose it is, so that another tenant's
+// is told.
 func (t *tableKeys) find(ctx context.Context, id, hash string) (access.Key, error) {
 	if hash == "" {
 		return t.store.Find(ctx, t.tenant, id)
 	}
 	k, err := t.store.Get(ctx, hash)
 	if err == nil && k.Tenant != t.tenant {
-		err = access.ErrNotFound
+		return access.Key{}, failed("If it is the one you mean: --tenant "+k.Tenant, access.ErrNotFound,
+			"the tenant %s has no such key: %s is a key of the tenant %s", t.tenant, id, k.Tenant)
 	}
 	return k, err
 }
@@ -125,6 +129,10 @@ func (t *tableKeys) find(ctx context.Context, id, hash string) (access.Key, erro
 // trouble words what the table says.
 func (t *tableKeys) trouble(doing string, err error) error {
 	replaced, _ := errors.AsType[*access.ReplacedError](err)
+	field, _ := errors.AsType[*access.FieldError](err)
+	if f, told := errors.AsType[*failure](err); told {
+		return f
+	}
 	switch {
 	case errors.Is(err, context.Canceled) && doing == "store the key":
 		return failed("", err, "interrupted; the key may exist, but its secret is gone")
@@ -137,6 +145,8 @@ func (t *tableKeys) trouble(doing string, err error) error {
 		return failed("If the secret was lost, rotate that one.", err, "can't %s: it was rotated into %s already", doing, replaced.By)
 	case errors.Is(err, access.ErrDisabled), errors.Is(err, access.ErrExpired):
 		return failed("Make a new one: holdfast key create", err, "can't %s: %v", doing, rootOf(err))
+	case field != nil: // one of an older release, which no key of today may be like
+		return failed("Make a new one: holdfast key create", err, "can't %s: its %v", doing, field)
 	}
 	return t.a.tableTrouble(t.table, doing, err)
 }
@@ -207,9 +217,24 @@ func (k *apiKeys) post(ctx context.Context, doing, path string, body map[string]
 	}
 	var w openai.APIKey
 	if err := k.c.post(ctx, path, "application/json", bytes.NewReader(b), int64(len(b)), &w); err != nil {
-		return keyRecord{}, "", k.c.trouble(doing, err)
+		return keyRecord{}, "", k.trouble(doing, err)
 	}
 	return fromWire(w), w.Secret, nil
+}
+
+// trouble is the client's, and says where a key may be there although its answer, and
+// the secret with it, never came.
+func (k *apiKeys) trouble(doing string, err error) error {
+	told := k.c.trouble(doing, err)
+	said, answered := errors.AsType[*apiError](err)
+	way, isNet := errors.AsType[*net.OpError](err)
+	f, ok := errors.AsType[*failure](told)
+	if !ok || answered && said.Status < 500 || isNet && way.Op == "dial" || untrusted(err) {
+		return told
+	}
+	const perhaps = "It may have been done all the same. Look at holdfast key list --api: rotate or disable a key whose secret nobody has."
+	f.hint = strings.TrimSpace(f.hint + " " + perhaps)
+	return f
 }
 
 func fromWire(w openai.APIKey) keyRecord {

@@ -104,6 +104,7 @@ func TestKeySecretOnStdout(t *testing.T) {
 		if !access.WellFormed(secret) || strings.Contains(r.stderr, secret) {
 			t.Errorf("stdout %q, stderr %q", r.stdout, r.stderr)
 		}
+		h.run("key", "rotate", way, "--grace", "0", access.KeyID(access.HashSecret(secret))).is(0, "has ended and stops within 60 seconds")
 		r = h.run("key", "create", way, "--principal", "p", "--name", "n").is(0, "key_", "tenant acme", "won't be shown again")
 		if secret := strings.TrimSuffix(r.stdout, "\n"); !access.WellFormed(secret) || strings.Contains(r.stderr, secret) {
 			t.Errorf("stdout %q, stderr %q", r.stdout, r.stderr)

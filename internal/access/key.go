@@ -265,10 +265,14 @@ func listScopes() string {
 	return strings.Join(names, ", ")
 }
 
+// maxYear is the last in which a key may end: what comes after has no form in JSON, and
+// one such key would spoil every list that it is in.
+const maxYear = 9999
+
 func (k Key) validate() error {
 	errs := []error{CheckTenant(k.Tenant), CheckPrincipal(k.Principal), checkScopes(k.Scopes), CheckName(k.Name)}
-	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(k.CreatedAt) {
-		errs = append(errs, &FieldError{"expires", "in the future"})
+	if !k.ExpiresAt.IsZero() && (!k.ExpiresAt.After(k.CreatedAt) || k.ExpiresAt.Year() > maxYear) {
+		errs = append(errs, &FieldError{"expires", "in the future, and not after the year 9999"})
 	}
 	return errors.Join(errs...)
 }

@@ -1,11 +1,13 @@
 package access_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"holdfast/internal/access"
@@ -126,6 +128,21 @@ func TestRightKeysOfABlockedSource(t *testing.T) {
 	for n, want := range []string{"read", "30s"} {
 		if got := shown(t, store, cache, warm, source, at); got != want {
 			t.Errorf("a key that is gone, time %d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// An IPv4 address written as one of IPv6 is that IPv4 address: else whoever comes so
+// holds up everybody who does, and has two buckets besides.
+func TestMappedSource(t *testing.T) {
+	store := &counting{}
+	cache := access.NewCache(store, &access.CacheOptions{WrongKeys: 1})
+	for _, c := range []struct{ source, want string }{
+		{"192.0.2.1", "read"}, {"::ffff:192.0.2.1", "1m0s"}, {"[::ffff:192.0.2.1]:4711", "1m0s"}, {"::ffff:192.0.2.2", "read"}, {"192.0.2.2", "1m0s"},
+		{"none " + strings.Repeat("x", 100), "read"}, {"none " + strings.Repeat("x", 1000), "1m0s"}, // no address: so much of it is kept
+	} {
+		if got := shown(t, store, cache, guess(t), c.source, now); got != c.want {
+			t.Errorf("%s: %s, want %s", c.source, got, c.want)
 		}
 	}
 }
@@ -259,6 +276,29 @@ func TestTouch(t *testing.T) {
 	if len(store.touches) != 4 {
 		t.Error("a disabled key was used")
 	}
+}
+
+// stuck is a store whose Touch has no answer.
+type stuck struct{ *counting }
+
+func (stuck) Touch(ctx context.Context, _ access.Key, _ time.Time) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Recording a use holds a request up for a second at most.
+func TestTouchWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := stuck{&counting{}}
+		header := right(t, store.counting)
+		cache, began := access.NewCache(store, nil), time.Now()
+		if _, err := cache.Authenticate(t.Context(), header, "", now); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 // Guesses throw nobody out who is known: what isn't there isn't kept.

@@ -122,6 +122,9 @@ func jsonError(body []byte, err error) *Error {
 	e := InvalidJSON("it must be an object")
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		e = InvalidJSON(syntaxReason(syntax))
+		if errors.Is(syntax.Err, jsontext.ErrDuplicateName) {
+			e = InvalidJSON(fmt.Sprintf("the name %s occurs twice in one object", clip(syntax.JSONPointer.LastToken())))
+		}
 	}
 	if len(body) == 0 {
 		e = InvalidJSON("it is empty")

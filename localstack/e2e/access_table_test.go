@@ -344,7 +344,7 @@ func each(cells []cell, do func(cell)) {
 	wg.Wait()
 }
 
-// No route is missing in the table.
+// No route is missing in the table, nor a method of one.
 func TestTableHasEveryRoute(t *testing.T) {
 	source, err := os.ReadFile("../../functions/api/server/server.go")
 	if err != nil {
@@ -356,16 +356,24 @@ func TestTableHasEveryRoute(t *testing.T) {
 		if !strings.Contains(path, "{part}") {
 			path = objectKind.ReplaceAllString(path, "{id}")
 		}
-		inTable[path] = true
+		inTable[e.method+" "+path] = true
 	}
-	routes := regexp.MustCompile(`(?m)^\t\{"(/v1/[^"]*)"`).FindAllStringSubmatch(string(source), -1)
-	for _, r := range routes {
-		if !inTable[r[1]] {
-			t.Errorf("%s isn't tried", r[1])
+	_, list, _ := strings.Cut(string(source), "\nvar routes = ")
+	list, _, ended := strings.Cut(list, "\n}\n")
+	path, found := "", 0
+	for _, m := range regexp.MustCompile(`\{"(/v1/[^"]*)"|http\.Method(\w+):`).FindAllStringSubmatch(list, -1) {
+		if m[1] != "" {
+			path = m[1]
+			continue
 		}
-		delete(inTable, r[1])
+		found++
+		if name := strings.ToUpper(m[2]) + " " + path; !inTable[name] {
+			t.Errorf("%s isn't tried", name)
+		} else {
+			delete(inTable, name)
+		}
 	}
-	if len(routes) < 20 || len(inTable) > 0 {
-		t.Errorf("%d routes found, and of the table not: %v", len(routes), inTable)
+	if !ended || found < 25 || len(inTable) > 0 {
+		t.Errorf("%d methods found, and of the table not: %v", found, inTable)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,28 @@ func TestKeysInTrouble(t *testing.T) {
 			h.faults.Before(c.op, 0, memory.Fail(nil))
 			h.do(c.call(h)).refused(503, "service_unavailable", "")
 		})
+	}
+}
+
+// Of a rotation whose answer was lost nobody has the secret. Asked again the successor
+// is named; it is rotated in its turn, and the first key works until then.
+func TestRotationWhoseAnswerIsLost(t *testing.T) {
+	h := newHouse(t)
+	id := h.keyID("acme read")
+	h.faults.After("Keys.Rotate", 1, memory.Fail(nil))
+	h.do(adminCall("POST", "/"+id+"/rotate", "")).refused(503, "service_unavailable", "")
+	h.do(adminCall("POST", "/"+id+"/rotate", "")).refused(400, "key_replaced", "key_id")
+	var l keyPage
+	h.do(adminCall("GET", "", "")).ok(&l)
+	lost := slices.IndexFunc(l.Data, func(k openai.APIKey) bool { return k.Replaces != nil && *k.Replaces == id })
+	if lost < 0 || len(l.Data) != 5 {
+		t.Fatalf("%+v", l.Data)
+	}
+	var k openai.APIKey
+	h.do(adminCall("POST", "/"+l.Data[lost].ID+"/rotate", `{"grace_seconds":0}`)).ok(&k)
+	h.key["third"] = k.Secret
+	for _, as := range []string{"third", "acme read"} {
+		h.do(call{method: "GET", path: "/v1/batches", as: as}).ok(&struct{}{})
 	}
 }
 

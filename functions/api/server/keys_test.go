@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,6 +115,15 @@ func TestCreateKeyRefusals(t *testing.T) {
 			h.t = t
 			h.do(adminCall("POST", "", c.body)).refused(c.status, c.code, c.param)
 		})
+	}
+	h.t = t
+	for body, want := range map[string]string{with(`"n\u0061me":"other"`): `the name "name" occurs twice`, with(`"x":{"y":1,"y":2}`): `the name "y" occurs twice`} {
+		var said struct{ Error struct{ Message string } }
+		a := h.do(adminCall("POST", "", body))
+		a.refused(400, "invalid_json", "")
+		if err := json.Unmarshal(a.Body.Bytes(), &said); err != nil || !strings.Contains(said.Error.Message, want) {
+			t.Errorf("%s: %s, want %s", body, a.Body, want)
+		}
 	}
 	if page, _, _ := h.mem.Table.Keys.List(t.Context(), "acme", "", 100); len(page) != 4 {
 		t.Errorf("%d keys: a refusal made some", len(page))
