@@ -278,15 +278,27 @@ func TestCache(t *testing.T) {
 	step(5*time.Second, 6, access.ErrInvalidKey)
 }
 
+// A key works the moment it is made, whatever was shown before; what was shown and was
+// none costs nothing for a while, and holds nobody up.
 func TestCacheNewKeyWorksAtOnce(t *testing.T) {
 	store := &counting{}
-	cache := access.NewCache(store, nil)
-	k, secret, _ := access.New(good, now)
-	if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, "192.0.2.1", now); !errors.Is(err, access.ErrInvalidKey) {
+	cache := access.NewCache(store, &access.CacheOptions{WrongKeys: 2})
+	wrong := guess(t)
+	for n, at := range []time.Duration{0, 0, time.Second, 30*time.Second - 1, 30 * time.Second, 59 * time.Second} {
+		want := "unread"
+		if n == 0 || at == 30*time.Second {
+			want = "read"
+		}
+		if got := shown(t, store, cache, wrong, "192.0.2.1", now.Add(at)); got != want {
+			t.Errorf("a wrong key, after %v: %s, want %s", at, got, want)
+		}
+	}
+	k, secret, err := access.New(good, now)
+	if err != nil {
 		t.Fatal(err)
 	}
 	store.Put(t.Context(), k)
-	if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, "192.0.2.1", now); err != nil {
+	if _, err := cache.Authenticate(t.Context(), "Bearer "+secret, "192.0.2.1", now.Add(time.Minute)); err != nil {
 		t.Errorf("a key made just now: %v", err)
 	}
 }

@@ -25,16 +25,16 @@ type CacheOptions struct {
 }
 
 // Cache authenticates like Authenticate and reads a key at most once per TTL.
-// Only keys that exist are kept: a key works the moment it is made, and
-// guessing fills nothing. Expiry is judged anew each time. Safe for concurrent
-// use.
+// A key works the moment it is made. Expiry is judged anew each time. Safe for
+// concurrent use.
 //
 // Each wrong key costs a read, and a source that shows many is held up: further
 // keys that this process doesn't know are refused unread until WrongKeys a minute
 // are kept to (*LimitError). Nobody can tell a right key from a guess without the
 // read, so that a right one may wait there too, but only if nobody was let in with
 // it for a day: who works behind one address with somebody who guesses goes on
-// working. Every process counts for itself, in bounded memory, and what is under
+// working. One wrong key over and over, from whom its end has escaped, is read and
+// counted once per TTL: it holds nobody up. Every process counts for itself, in bounded memory, and what is under
 // way at once is counted when it comes back: the bound is meant for the bill and
 // the log. What keeps guesses out is that a secret has 160 random bits.
 type Cache struct {
@@ -42,6 +42,7 @@ type Cache struct {
 	ttl     time.Duration
 	keys    *memo[Key]
 	known   *memo[time.Time] // by hash: the day on which somebody was let in
+	none    *memo[struct{}]  // by hash: shown lately, and no key; nobody shows a key before it is made
 	sources *sources
 	log     *slog.Logger
 	tenants *TenantCache // with pairs, or nil
@@ -66,7 +67,7 @@ func NewCache(store Records, opts *CacheOptions) *Cache {
 	if opts.Log != nil {
 		log = opts.Log
 	}
-	return &Cache{store, ttl, newMemo[Key](size), newMemo[time.Time](size), newSources(wrong), log, opts.Tenants, opts.Pairs}
+	return &Cache{store, ttl, newMemo[Key](size), newMemo[time.Time](size), newMemo[struct{}](size), newSources(wrong), log, opts.Tenants, opts.Pairs}
 }
 
 // Authenticate is the function of this name, with the cache's store. source is the
@@ -89,6 +90,9 @@ func (c *Cache) AuthenticateBy(ctx context.Context, header, source string, now t
 	if k, ok := c.keys.lookup(hash, now); ok {
 		return k.judge(hash, now)
 	}
+	if _, ok := c.none.lookup(hash, now); ok {
+		return Caller{}, ErrInvalidKey
+	}
 	touched, known := c.known.lookup(hash, now)
 	if !known {
 		if wait := c.sources.wait(source, now); wait > 0 {
@@ -99,6 +103,7 @@ func (c *Cache) AuthenticateBy(ctx context.Context, header, source string, now t
 	if errors.Is(err, ErrNotFound) {
 		c.sources.wrong(source, now)
 		c.known.forget(hash) // no longer, should it have been
+		c.none.keep(hash, struct{}{}, now, c.ttl)
 		return Caller{}, ErrInvalidKey
 	}
 	if err != nil {
