@@ -122,8 +122,8 @@ func judge(ip netip.Addr) (why string, exact bool) {
 }
 
 // CheckHost is Check for the host of a URL as it is written, where that is an
-// address or means this machine: the fault is told before anything is sent, and
-// behind a proxy, which looks names up itself, nobody else would tell it. Any other
+// address or means this machine, as "" does: the fault is told before anything is sent,
+// and behind a proxy, which looks names up itself, nobody else would tell it. Any other
 // name passes. Addresses in a spelling that only some resolvers understand
 // (127.1, 0x7f000001) are refused, and so are names that aren't ASCII: what they mean is
 // told only when they are looked up (①27.0.0.1 is 127.0.0.1 by then). Such a host has a
@@ -132,11 +132,11 @@ func (g Guard) CheckHost(host string) error {
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return fmt.Errorf("%w: a name that isn't ASCII; write it as xn--…", ErrAddress)
 	}
-	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	name := strings.ToLower(strings.TrimRight(host, "."))
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return g.Check(ip)
 	}
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		if g.Check(netip.MustParseAddr("127.0.0.1")) == nil {
 			return nil
 		}

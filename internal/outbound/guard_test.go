@@ -110,13 +110,13 @@ func TestGuardHosts(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	for _, host := range []string{"127.0.0.1", "::1", "localhost", "LocalHost.", "a.localhost", "169.254.169.254", "169.254.169.254.", "127.1", "0177.0.0.1", "0x7f.1", "2130706433", "0x7f000001",
+	for _, host := range []string{"127.0.0.1", "::1", "", ".", "localhost", "LocalHost.", "localhost..", "127.0.0.1..", "a.localhost", "169.254.169.254", "169.254.169.254.", "127.1", "0177.0.0.1", "0x7f.1", "2130706433", "0x7f000001",
 		"①27.0.0.1", "127。0。0。1", "ⓛocalhost", "ｌocalhost", "bücher.example", "\xff.example"} {
 		if err := (Guard{}).CheckHost(host); !errors.Is(err, ErrAddress) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	for _, host := range []string{"127.0.0.1", "::1", "localhost", "a.localhost"} {
+	for _, host := range []string{"127.0.0.1", "::1", "localhost", "a.localhost", ""} {
 		if err := (Guard{Allow: Loopback}).CheckHost(host); err != nil {
 			t.Errorf("%s where loopback is allowed: %v", host, err)
 		}

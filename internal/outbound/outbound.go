@@ -27,7 +27,7 @@ func Base(what, raw string) (string, error) {
 		return "", fmt.Errorf("%s %q: want http(s)://host[:port]", what, u.Redacted())
 	case u.User != nil:
 		return "", errors.New(what + ": credentials belong into the secret, not into the URL")
-	case u.RawQuery != "" || u.Fragment != "":
+	case strings.ContainsAny(raw, "?#"): // an empty one would swallow what is put behind, too
 		return "", fmt.Errorf("%s %q: no query or fragment", what, raw)
 	}
 	base := strings.TrimRight(raw, "/")

@@ -12,7 +12,7 @@ import (
 func TestImports(t *testing.T) { deptest.Only(t) }
 
 func TestBase(t *testing.T) {
-	for _, raw := range []string{"", "host", "ftp://x", "http://", "https://user:pw@host", "https://host?x=1", "https://host#f", "https://host/v1", "http://[::1"} {
+	for _, raw := range []string{"", "host", "ftp://x", "http://", "https://user:pw@host", "https://host?x=1", "https://host#f", "https://host?", "https://host/a#", "https://host/v1", "http://[::1"} {
 		if _, err := Base("jobs URL", raw); err == nil || !strings.HasPrefix(err.Error(), "jobs URL") || strings.Contains(err.Error(), "pw") {
 			t.Errorf("%q: %v", raw, err)
 		}
@@ -35,6 +35,7 @@ func TestRetryAfter(t *testing.T) {
 		{"Retry-After-Ms", "250", 250 * time.Millisecond},
 		{"Retry-After", "Fri, 02 Jan 2026 03:04:15 GMT", 10 * time.Second},
 		{"Retry-After", "Fri, 02 Jan 2026 03:04:00 GMT", 0},
+		{"Retry-After", "Fri, 02 Jan 2099 03:04:00 GMT", 24 * time.Hour},
 		{"Retry-After", "-1", 0},
 		{"Retry-After", "soon", 0},
 		{"Retry-After", "NaN", 0},

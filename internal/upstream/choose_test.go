@@ -143,6 +143,9 @@ func TestRefusedSecretIsRenewedOnce(t *testing.T) {
 		{"rotated", vault{held: "old", fresh: "new"}, 401, 200, 2, 1},
 		{"rotated, 403", vault{held: "old", fresh: "new"}, 403, 200, 2, 1},
 		{"rotated to a wrong one", vault{held: "old", fresh: "newer"}, 401, 401, 2, 1},
+		{"rotated to JSON", vault{held: "old", fresh: `{"key":"new"}`}, 401, 401, 1, 1},
+		{"rotated to no token", vault{held: "old", fresh: "new\nnewer"}, 403, 403, 1, 1},
+		{"emptied", vault{held: "old", fresh: " \n"}, 401, 401, 1, 1},
 		{"not rotated", vault{held: "old", fresh: "old"}, 401, 401, 1, 1},
 		{"another refusal", vault{held: "old", fresh: "new"}, 400, 400, 1, 0},
 		{"trouble of the moment", vault{held: "old", fresh: "new"}, 503, 503, 1, 0},
@@ -182,6 +185,7 @@ func TestSecretTrouble(t *testing.T) {
 		"can't be read": &vault{err: errors.New("denied")},
 		"is no token":   &vault{held: "pass\x00word"},
 		"is JSON":       &vault{held: `{"key":"pass"}`},
+		"is empty":      &vault{held: "\n"},
 	} {
 		s, err := Open([]Service{{URL: url, Secret: "s"}}, func() Secrets { return store }, local)
 		if err != nil {

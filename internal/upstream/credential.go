@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -25,20 +26,28 @@ type credential struct {
 	token   string // itself, where there is no name
 }
 
+// get fails where a secret holds white space alone: whoever configured one doesn't mean
+// requests without a token.
 func (c credential) get(ctx context.Context) (string, error) {
 	if c.name == "" {
 		return c.token, nil
 	}
-	return c.secrets().Get(ctx, c.name)
+	token, err := c.secrets().Get(ctx, c.name)
+	if err == nil && strings.TrimSpace(token) == "" {
+		err = errors.New("it is empty")
+	}
+	return token, err
 }
 
-// renew is what to send instead of used; used itself where there is nothing else.
+// renew is what to send instead of used; used itself where there is nothing else. What
+// can't be sent is nothing else: the first answer would be lost, and with it that there
+// was a request.
 func (c credential) renew(ctx context.Context, used string, status int) string {
 	if c.name == "" {
 		return used
 	}
 	fresh, err := c.secrets().Renew(ctx, c.name, used, status)
-	if err != nil {
+	if authorization, bad := bearer(fresh); err != nil || bad != nil || authorization == "" {
 		return used // the refusal says more to whoever asks
 	}
 	return fresh

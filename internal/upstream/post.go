@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -57,15 +58,30 @@ func (cl *Client) ask(ctx context.Context, cancel context.CancelFunc, q request)
 
 // once is post, and judges what came.
 func (cl *Client) once(ctx context.Context, cancel context.CancelFunc, q request, token string) (*http.Response, error) {
+	ctx, end := context.WithCancel(ctx) // of this request: there may be a second
 	resp, err := cl.post(ctx, cancel, q, token)
 	if err != nil {
+		end()
 		return nil, err
 	}
+	resp.Body = ending{resp.Body, end}
 	clean(resp.Header, token)
 	if code := batch.WithheldCode(resp.StatusCode); code != "" {
-		return resp, withhold(resp, code)
+		return resp, withhold(resp, code, min(cl.idle, lookedFor), end)
 	}
 	return resp, nil
+}
+
+// ending is a body whose request ends with it.
+type ending struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (e ending) Close() error {
+	defer e.end()
+	return e.ReadCloser.Close()
 }
 
 // post sends the request once.
@@ -86,7 +102,9 @@ func (cl *Client) post(ctx context.Context, cancel context.CancelFunc, q request
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
-	resp, err := cl.http.Do(req)
+	// The transport, for a client looks where a redirect leads before it doesn't follow, and
+	// fails of what it can't read there.
+	resp, err := cl.http.Transport.RoundTrip(req)
 	if err := g.refused(); err != nil {
 		if resp != nil {
 			resp.Body.Close()

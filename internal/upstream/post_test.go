@@ -77,6 +77,40 @@ func TestNothingIsSentThatIsNotReady(t *testing.T) {
 	}
 }
 
+// A request that is held back takes no other one's connection with it, where they share one.
+func TestHeldBackAmongOthers(t *testing.T) {
+	goOn := make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		select {
+		case <-goOn:
+			_, _ = io.Copy(w, r.Body)
+		case <-r.Context().Done():
+		}
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	c, err := New(s.URL, local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.http.Transport.(*http.Transport).TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig
+	other, err := c.Open(t.Context(), "/v1/x", nil, []byte("body"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Body.Close()
+	held := func(context.Context) error { return errLate }
+	if _, err := c.Open(t.Context(), "/v1/x", nil, []byte("body"), held); !errors.Is(err, errLate) {
+		t.Fatal(err)
+	}
+	close(goOn)
+	if got, err := io.ReadAll(other.Body); err != nil || string(got) != "body" || other.ProtoMajor != 2 {
+		t.Errorf("%s: %q, %v", other.Proto, got, err)
+	}
+}
+
 // slowVault counts its reads.
 type slowVault struct{ reads atomic.Int64 }
 

@@ -21,12 +21,17 @@ const (
 	// lookedAt is how much of an answer is read before anything of it is passed on, where
 	// that keeps nobody waiting, and how much of a withheld one is read, in bytes.
 	lookedAt = 64 << 10
+	// lookedFor is how long the body of a withheld answer is read: whoever asked waits, and
+	// gets nothing of it.
+	lookedFor = 5 * time.Second
 )
 
-// withhold reads what is kept of an answer that nobody gets, and frees its connection
-// for the next request, if little is left of it.
-func withhold(resp *http.Response, code string) *batch.Withheld {
+// withhold reads what is kept of an answer that nobody gets, as far as it comes within
+// most, and frees its connection for the next request, if little is left of it. end ends
+// its request.
+func withhold(resp *http.Response, code string, most time.Duration, end context.CancelFunc) *batch.Withheld {
 	defer resp.Body.Close()
+	defer time.AfterFunc(most, end).Stop()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, lookedAt)) // what there is of it
 	return batch.Withhold(resp.StatusCode, code, body)
 }

@@ -131,6 +131,20 @@ func TestStreamIsNotHeldUp(t *testing.T) {
 	}
 }
 
+// A redirect is one wherever it leads, be that no URL.
+func TestRedirectToNowhere(t *testing.T) {
+	for _, to := range []string{"", "http://[::1", "%zz", "http://a b/"} {
+		c := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Location"] = []string{to}
+			w.WriteHeader(http.StatusFound)
+		})
+		_, err := open(t, c)
+		if w, ok := errors.AsType[*batch.Withheld](err); !ok || w.Status != http.StatusFound || w.Code != openai.CodeUpstreamRedirected {
+			t.Errorf("%q: %v", to, err)
+		}
+	}
+}
+
 // A redirect's body and a refusal's are read and let go; a status that is none is no answer.
 func TestAnswersThatNobodyGets(t *testing.T) {
 	for status, code := range map[int]string{302: openai.CodeUpstreamRedirected, 304: openai.CodeUpstreamRedirected, 401: openai.CodeUpstreamDenied, 403: openai.CodeUpstreamDenied, 407: openai.CodeUpstreamDenied} {
@@ -157,6 +171,31 @@ func TestAnswersThatNobodyGets(t *testing.T) {
 		}
 		if _, err := c.Call(t.Context(), call("{}")); !errors.Is(err, batch.ErrUnreachable) {
 			t.Errorf("%s: %v", status, err)
+		}
+	}
+}
+
+// An answer that nobody gets keeps nobody waiting.
+func TestWithheldAnswerThatStandsStill(t *testing.T) {
+	for _, status := range []int{302, 401} {
+		for _, zipped := range []bool{false, true} {
+			c := serve(t, keyed(Options{Idle: 30 * time.Millisecond}), func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				if zipped {
+					w.Header().Set("Content-Encoding", "gzip")
+				}
+				w.WriteHeader(status)
+				io.WriteString(w, "{")
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			})
+			_, err := open(t, c)
+			if w, ok := errors.AsType[*batch.Withheld](err); !ok || w.Status != status || !zipped && w.Sum != sum("{") {
+				t.Errorf("%d: %v", status, err)
+			}
+			if reply, err := c.Call(t.Context(), call("{}")); err != nil || reply.Withheld == nil || reply.Withheld.Status != status {
+				t.Errorf("%d: %+v, %v", status, reply, err)
+			}
 		}
 	}
 }

@@ -70,6 +70,17 @@ func TestCallSendsTheBodyUntouchedAndTheHeaders(t *testing.T) {
 	}
 }
 
+// The upstream's id of a request goes into a result line: it is cut, and text.
+func TestRequestIDIsBounded(t *testing.T) {
+	id := strings.Repeat("x", 255) + "\xc3\xa9" + strings.Repeat("y", 1000)
+	c := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Request-Id", id)
+	})
+	if reply, err := c.Call(t.Context(), call("{}")); err != nil || reply.RequestID != id[:255] {
+		t.Errorf("%q, %v", reply.RequestID, err)
+	}
+}
+
 func TestCallErrors(t *testing.T) {
 	block := make(chan struct{})
 	t.Cleanup(func() { close(block) })

@@ -1,5 +1,6 @@
 // Package function is what the mains of all functions do alike: they read the
-// environment, log JSON lines, and hand a handler to Lambda's runtime.
+// environment, log JSON lines, see to it that what libraries log quotes nobody, and hand a
+// handler to Lambda's runtime.
 package function
 
 import (
@@ -20,6 +21,7 @@ import (
 // and a log line that names every fault, when wire fails.
 func Run[H any](wire func(ctx context.Context, getenv func(string) string, log *slog.Logger) (H, error), handle func(H) any) {
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	quoteLess(log)
 	h, err := wire(context.Background(), os.Getenv, log)
 	if err != nil {
 		log.Error("can't start", "error", err)
