@@ -16,13 +16,10 @@ import (
 	"holdfast/internal/aws/objects"
 	"holdfast/internal/aws/queue"
 	"holdfast/internal/aws/workflow"
-	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
-	"holdfast/internal/bridge/batches"
 	"holdfast/internal/bridge/jobs"
 	"holdfast/internal/config"
 	"holdfast/internal/door"
-	"holdfast/internal/limits"
 	"holdfast/internal/openai"
 )
 
@@ -46,14 +43,13 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	letters := queue.NewIngest(cfg, res.IngestQueueURL, res.IngestDeadLettersURL)
 	counts := metrics.New("ingest", os.Stdout, nil)
 	tenants := access.NewTenantCache(table.Tenants, nil)
-	creator, err := batch.NewCreator(table.Batches, table.Files, workflow.New(cfg, res.StateMachineARN), &batch.CreatorOptions{
-		Endpoints: settings.Endpoints, Windows: settings.Windows,
-		Admit: limits.New(tenants, table.Batches, table.Parts, settings.LongestWindow()).Admit,
-	})
+	own, err := claims.Own(claims.Ports{
+		Batches: table.Batches, Parts: table.Parts, Files: table.Files, Workflow: workflow.New(cfg, res.StateMachineARN), Tenants: tenants,
+	}, settings)
 	if err != nil {
 		return handler{}, err
 	}
-	services, err := claims.Services(batches.New(creator, table.Batches, table.Files, settings.FileExpiry), table.Files, res.Jobs, cfg)
+	services, err := claims.Services(own, table.Files, res.Jobs, cfg)
 	if err != nil {
 		return handler{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"holdfast/internal/access"
 	"holdfast/internal/aws/claims"
 	"holdfast/internal/aws/dynamo"
 	"holdfast/internal/aws/function"
@@ -16,7 +17,6 @@ import (
 	"holdfast/internal/aws/workflow"
 	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
-	"holdfast/internal/bridge/batches"
 	"holdfast/internal/config"
 	"holdfast/internal/reap"
 )
@@ -38,12 +38,13 @@ func wire(ctx context.Context, getenv func(string) string, log *slog.Logger) (ha
 	table := dynamo.Open(cfg, res.Table)
 	machine := workflow.New(cfg, res.StateMachineARN)
 	counts := metrics.New("reap", os.Stdout, nil)
-	creator, err := batch.NewCreator(table.Batches, table.Files, machine,
-		&batch.CreatorOptions{Endpoints: settings.Endpoints, Windows: settings.Windows})
+	own, err := claims.Own(claims.Ports{
+		Batches: table.Batches, Parts: table.Parts, Files: table.Files, Workflow: machine, Tenants: access.NewTenantCache(table.Tenants, nil),
+	}, settings)
 	if err != nil {
 		return handler{}, err
 	}
-	services, err := claims.Services(batches.New(creator, table.Batches, table.Files, settings.FileExpiry), table.Files, res.Jobs, cfg)
+	services, err := claims.Services(own, table.Files, res.Jobs, cfg)
 	if err != nil {
 		return handler{}, err
 	}

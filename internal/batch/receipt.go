@@ -6,7 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
+
+	strictjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"holdfast/internal/lease"
 	"holdfast/internal/openai"
@@ -69,6 +73,18 @@ func (r Receipt) encode() []byte {
 		panic(fmt.Sprintf("batch: encode receipt: %v", err))
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+// parseReceipt reads a line of a receipts file; false says that it is none. Nor is one
+// that two readers understand differently: one that takes a member whatever the case of
+// its name, and the last of two, and one that takes it to the letter, and once. Members
+// that it doesn't know are passed over.
+func parseReceipt(line []byte) (Receipt, bool) {
+	var lax, strict Receipt
+	if json.Unmarshal(line, &lax) != nil || strictjson.Unmarshal(line, &strict, jsontext.AllowInvalidUTF8(true)) != nil {
+		return Receipt{}, false
+	}
+	return strict, reflect.DeepEqual(lax, strict) && strict.CustomID != nil && strict.Batch != "" && strict.Line >= 0
 }
 
 func sumOf(b []byte) string {

@@ -137,13 +137,16 @@ const (
 func (b *Bridge) try(ctx context.Context, r Request, now time.Time) (job string, held *Row, err error) {
 	dated := time.Now()
 	mine := newRow(r, lease.NewToken(), now, b.o.ClaimStale)
-	err = b.store.Claim(ctx, mine)
+	limited, cancel := b.limit(ctx, dated)
+	err = b.store.Claim(limited, mine)
+	cancel()
 	taken, ok := errors.AsType[*TakenError](err)
 	switch {
 	case err == nil:
 		job, err = b.submit(ctx, mine, nil, dated)
 		return job, nil, err
 	case !ok:
+		b.letGo(ctx, mine, dated)
 		return "", nil, err
 	}
 	switch found := taken.Row; {
@@ -162,6 +165,12 @@ func (b *Bridge) try(ctx context.Context, r Request, now time.Time) (job string,
 	}
 }
 
+// limit ends with the time that a claim dated then has for its submit, its own write
+// included: what takes longer comes to nothing.
+func (b *Bridge) limit(ctx context.Context, dated time.Time) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, dated.Add(b.o.SubmitTimeout))
+}
+
 // fresh reports whether a reservation still is its owner's alone.
 func (b *Bridge) fresh(r Row, now time.Time) bool {
 	return !r.ClaimedAt.Before(now.Add(-b.o.ClaimStale))
@@ -175,8 +184,15 @@ func (b *Bridge) fresh(r Row, now time.Time) bool {
 // Only who can submit it may rob: a thief that can't would keep it from everybody who
 // can until it is stale again.
 func (b *Bridge) rob(ctx context.Context, found Row, o *Object, h *heir, now, dated time.Time) (string, error) {
-	stolen, err := b.store.Steal(ctx, found.Key, found.Ver, now.Add(-b.o.ClaimStale), lease.NewToken(), now.Add(b.o.ClaimStale), now)
+	tok := lease.NewToken()
+	limited, cancel := b.limit(ctx, dated)
+	stolen, err := b.store.Steal(limited, found.Key, found.Ver, now.Add(-b.o.ClaimStale), tok, now.Add(b.o.ClaimStale), now)
+	cancel()
 	if err != nil {
+		if !errors.Is(err, lease.ErrLost) {
+			found.Token, found.ClaimedAt = tok, now
+			b.letGo(ctx, found, dated)
+		}
 		return "", err
 	}
 	if stolen.Request.Object == nil {

@@ -99,6 +99,8 @@ func TestOptions(t *testing.T) {
 		{bridge.Options{}, true},
 		{bridge.Options{ClaimStale: 30 * time.Second}, true},
 		{bridge.Options{ClaimStale: 30*time.Second - 1}, false},
+		{bridge.Options{ClaimStale: 30*time.Second - 1, SubmitTimeout: time.Second}, false}, // the floor, and nothing else
+		{bridge.Options{ClaimStale: 30 * time.Second, SubmitTimeout: time.Second}, true},
 		{bridge.Options{ClaimStale: -time.Hour}, false},
 		{bridge.Options{ClaimStale: time.Minute, SubmitTimeout: time.Minute}, false},
 		{bridge.Options{ClaimStale: time.Minute, SubmitTimeout: 50*time.Second + 1}, false}, // no room to settle, nor for two clocks
@@ -116,22 +118,24 @@ func TestOptions(t *testing.T) {
 }
 
 func TestSubmitOnceConfirmsAndAnswersTheSame(t *testing.T) {
-	r := newRig(t)
-	want := "job of " + bridge.BatchID("acme", "k")
-	for i := range 3 {
-		again := request("k")
-		again.RequestID = fmt.Sprint("req-", i)
-		if job, err := r.bridge(nil).Submit(t.Context(), again, start.Add(time.Duration(i)*24*time.Hour)); err != nil || job != want {
-			t.Errorf("%q, %v", job, err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		want := "job of " + bridge.BatchID("acme", "k")
+		for i := range 3 {
+			again := request("k")
+			again.RequestID = fmt.Sprint("req-", i)
+			if job, err := r.bridge(nil).Submit(t.Context(), again, start.Add(time.Duration(i)*24*time.Hour)); err != nil || job != want {
+				t.Errorf("%q, %v", job, err)
+			}
 		}
-	}
-	row, _ := r.table.Row("acme", "k")
-	if r.jobs.submits != 1 || row.State != bridge.Confirmed || row.Job != want || row.Request.RequestID != "req-0" || !row.Due.IsZero() {
-		t.Errorf("%d submits, row %+v", r.jobs.submits, row)
-	}
-	if !row.ExpiresAt.Equal(start.Add(bridge.Kept)) {
-		t.Errorf("kept until %s", row.ExpiresAt)
-	}
+		row, _ := r.table.Row("acme", "k")
+		if r.jobs.submits != 1 || row.State != bridge.Confirmed || row.Job != want || row.Request.RequestID != "req-0" || !row.Due.IsZero() {
+			t.Errorf("%d submits, row %+v", r.jobs.submits, row)
+		}
+		if !row.ExpiresAt.Equal(start.Add(bridge.Kept)) {
+			t.Errorf("kept until %s", row.ExpiresAt)
+		}
+	})
 }
 
 func TestSubmitRefusesWhatNamesNothing(t *testing.T) {
@@ -140,6 +144,7 @@ func TestSubmitRefusesWhatNamesNothing(t *testing.T) {
 		"no tenant":    func(r *bridge.Request) { r.Tenant = "" },
 		"no submitter": func(r *bridge.Request) { r.Submitter = "" },
 		"no id":        func(r *bridge.Request) { r.CorrelationID = "" },
+		"no text":      func(r *bridge.Request) { r.CorrelationID = "k\xff" },
 		"long id":      func(r *bridge.Request) { r.CorrelationID = strings.Repeat("x", bridge.MaxCorrelationID+1) },
 	} {
 		q := request("k")
@@ -255,8 +260,8 @@ func TestSilentOwnersClaimStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.dies()
-		began := time.Now()
-		_, err := r.bridge(nil).Submit(t.Context(), request("k"), start.Add(time.Second))
+		began, f := time.Now(), memory.NewFaults()
+		_, err := r.bridge(f).Submit(t.Context(), request("k"), start.Add(time.Second))
 		held, ok := errors.AsType[*bridge.HeldError](err)
 		if !ok || !errors.Is(err, lease.ErrHeld) || !held.Stale.Equal(start.Add(bridge.DefaultClaimStale)) {
 			t.Fatalf("%v", err)
@@ -264,8 +269,8 @@ func TestSilentOwnersClaimStays(t *testing.T) {
 		if waited := time.Since(began); waited != 3*time.Second || held.RetryAfter != 4*time.Second {
 			t.Errorf("waited %s, to come again after %s: want 3 s and as long as the claim is old", waited, held.RetryAfter)
 		}
-		if r.jobs.submits != 0 {
-			t.Errorf("%d submits under a fresh claim", r.jobs.submits)
+		if n := f.Count("Bridge.Steal"); r.jobs.submits != 0 || n != 0 {
+			t.Errorf("%d submits under a fresh claim, %d tries to rob", r.jobs.submits, n)
 		}
 		if _, err := r.bridge(nil).Submit(t.Context(), request("k"), start.Add(bridge.DefaultClaimStale+time.Millisecond)); err != nil {
 			t.Fatal(err)

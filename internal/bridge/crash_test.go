@@ -83,6 +83,48 @@ func TestCallerGoesAway(t *testing.T) {
 	}
 }
 
+// A table that hangs after a submit keeps nobody waiting for long: what was started is
+// told, and what was refused.
+func TestTableHangsAfterASubmit(t *testing.T) {
+	for op, end := range map[string]error{"Bridge.Confirm": nil, "Bridge.Release": bridge.ErrRefused, "Bridge.GiveBack": errTrouble} {
+		synctest.Test(t, func(t *testing.T) {
+			r, f, began := newRig(t), memory.NewFaults(), time.Now()
+			r.jobs.submit = func(context.Context, int) error { return end }
+			f.Before(op, 1, func(ctx context.Context, _ memory.Point) error { <-ctx.Done(); return ctx.Err() })
+			_, err := r.bridge(f).Submit(t.Context(), request("k"), start)
+			if took := time.Since(began); !errors.Is(err, end) || took != 5*time.Second {
+				t.Errorf("%s: %v after %s", op, err, took)
+			}
+		})
+	}
+}
+
+// leaving is a service whose caller hangs up as it finds a job.
+type leaving struct {
+	*jobs
+	hangUp context.CancelFunc
+}
+
+func (l leaving) Find(ctx context.Context, id string, r bridge.Request) (string, error) {
+	l.hangUp()
+	return l.jobs.Find(ctx, id, r)
+}
+
+// Nor does one that hangs up when the job was found under another's claim.
+func TestFinderGoesAway(t *testing.T) {
+	r, f := newRig(t), memory.NewFaults()
+	f.Before("Bridge.Confirm", 1, f.Crash)
+	_, _ = r.bridge(f).Submit(t.Context(), request("k"), start)
+	ctx, cancel := context.WithCancel(t.Context())
+	b, err := bridge.New(r.table.Bridge, leaving{r.jobs, cancel}, &bridge.Options{Wait: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job, err := b.Submit(ctx, request("k"), start); err != nil || job != "job of "+idOfK || r.state("k") != bridge.Confirmed {
+		t.Errorf("%q, %v, the row is %q", job, err, r.state("k"))
+	}
+}
+
 // Every call fails, loses its answer, or is the process's last; then the same
 // comes again, at once and once the claim is stale. One job, confirmed.
 func TestCrashes(t *testing.T) {

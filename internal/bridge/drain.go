@@ -16,7 +16,7 @@ type Letter struct {
 	ID       string // the message's
 	Receipt  string // of this delivery only
 	Receives int    // how often it was delivered, at least 1
-	Last     bool   // it won't be delivered again
+	Last     bool   // its tries are over: whatever ends this one is told, not tried again
 	Body     []byte
 }
 
@@ -154,8 +154,8 @@ const (
 	// postponeTime bounds the last that is done for a letter, also once ctx is over.
 	postponeTime = 2 * time.Second
 	// DrainMargin is how long a drain may go on once its ctx is over: a claim is given
-	// back, its letter postponed.
-	DrainMargin = settleTime + postponeTime + time.Second
+	// back, word is left of a last delivery, its letter postponed.
+	DrainMargin = settleTime + wordTime + postponeTime + time.Second
 )
 
 // postpone hides a failed letter for wait. It is still hidden for as long as the queue
@@ -169,7 +169,7 @@ func (d *Drainer) postpone(ctx context.Context, l Letter, wait time.Duration) {
 }
 
 // errPanic: a bug was met. The log has the place.
-var errPanic = errors.New("panic")
+var errPanic = errors.New("a bug in Holdfast was met; its log has the place")
 
 // caught is one, with the panics that a letter causes: the letters beside it, and their
 // process, are no part of that.
@@ -180,9 +180,22 @@ func (d *Drainer) caught(ctx context.Context, l Letter, clock func() time.Time) 
 			d.log.LogAttrs(ctx, slog.LevelError, "panic over a letter", slog.String("message", l.ID),
 				slog.String("panic", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
 			count, wait, err = func(s *Drained) { s.Later++ }, backoff(l), errPanic
+			if d.lastOfPanic(ctx, l, clock()) {
+				count, wait, err = func(s *Drained) { s.Ended++ }, 0, nil
+			}
 		}
 	}()
 	return d.one(ctx, l, clock)
+}
+
+// lastOfPanic is last of a letter that caused a panic, and may cause another.
+func (d *Drainer) lastOfPanic(ctx context.Context, l Letter, now time.Time) (told bool) {
+	defer func() {
+		if recover() != nil {
+			told = false
+		}
+	}()
+	return d.last(ctx, l, Request{}, errPanic, now)
 }
 
 // one deals with one letter. An error has it come back after wait.

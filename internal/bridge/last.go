@@ -23,12 +23,21 @@ func (e *LastError) Error() string {
 // Unwrap is the cause.
 func (e *LastError) Unwrap() error { return e.Cause }
 
+// wordTime bounds the word of a last delivery where ctx is over: what hung for all of
+// its time is a trouble like any other.
+const wordTime = 5 * time.Second
+
 // last has word left of a letter that fails for the last time, and reports whether it
-// was: then nothing is lost with the letter. Otherwise the queue puts it among its dead
-// letters, as it is.
-func (d *Drainer) last(ctx context.Context, l Letter, r Request, why error, now time.Time) bool {
+// was: then nothing is lost with the letter. Otherwise the queue has it still, and puts
+// it among its dead letters in the end, as it is.
+func (d *Drainer) last(ctx context.Context, l Letter, r Request, why error, now time.Time) (told bool) {
 	if !l.Last {
 		return false
+	}
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), wordTime)
+		defer cancel()
 	}
 	what := "letter given up"
 	err := d.door.Refuse(ctx, l, r, &LastError{Receives: l.Receives, Cause: why}, now)

@@ -160,6 +160,27 @@ func TestOwnerOfAnotherTime(t *testing.T) {
 	})
 }
 
+// A stale claim that can't be taken up here is somebody else's: its letter is patient,
+// as with trouble, and doesn't come back at once.
+func TestLetterOfAnUnservedClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r, since := newPost(t), request("a"), time.Now().Add(-time.Hour)
+		r.Service = "jobs"
+		if err := p.table.Bridge.Claim(t.Context(), bridge.Row{
+			Key: bridge.Key{Tenant: "acme", CorrelationID: "a"}, State: bridge.Reserved, Token: lease.NewToken(), Ver: 1,
+			ClaimedAt: since, Due: since.Add(bridge.DefaultClaimStale), Request: r, Hash: r.Hash(),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		q := &postponed{Postponer: p.queue}
+		p.queue.Post("start a")
+		_, sum := bridge.NewDrainer(p.services(bridge.Services{"": p.jobs}), p.slot, q, nil).Drain(t.Context(), p.queue.Receive(10), time.Now())
+		if sum != (bridge.Drained{Held: 1}) || len(q.waits) != 1 || q.waits[0] < 15*time.Second || q.waits[0] > 30*time.Second {
+			t.Errorf("%+v, postponed by %v", sum, q.waits)
+		}
+	})
+}
+
 // A conflict is the door's to judge: a copy of what was started, of what somebody is
 // about to start, or neither.
 func TestConflictThatIsNone(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // MaxCorrelationID is the longest correlation id in bytes: an S3 object's bucket,
@@ -23,7 +24,7 @@ const MaxCorrelationID = 4096
 // form and not yet for what it names.
 type Request struct {
 	Tenant string // whose it is
-	// CorrelationID is the sender's own name for the request, opaque, at most
+	// CorrelationID is the sender's own name for the request, opaque, UTF-8, at most
 	// MaxCorrelationID bytes; "" only where nobody gave one ([Resends]).
 	CorrelationID string
 	RequestID     string // of the delivery, for tracing; no part of what was asked for
@@ -107,6 +108,9 @@ func (r Request) check() error {
 		return errors.New("bridge: a request for an object goes by that object's file id")
 	case r.CorrelationID == "" || len(r.CorrelationID) > MaxCorrelationID:
 		return fmt.Errorf("bridge: a correlation id has 1 to %d bytes, not %d", MaxCorrelationID, len(r.CorrelationID))
+	case !utf8.ValidString(r.CorrelationID):
+		// A store gives back what it made of it, whose job would be another.
+		return errors.New("bridge: a correlation id is text in UTF-8")
 	}
 	return nil
 }

@@ -84,6 +84,46 @@ func TestResendsAtOnce(t *testing.T) {
 	}
 }
 
+// A copy that has looked and not recorded yet when another one does takes that one's id:
+// two ids would be two batches.
+func TestResendThatIsOvertaken(t *testing.T) {
+	for name, sent := range map[string]bool{"no first send": false, "one too old": true} {
+		t.Run(name, func(t *testing.T) {
+			s, f, gate := newSender(), memory.NewFaults(), memory.NewGate()
+			if sent {
+				if _, err := s.ID(t.Context(), request("k"), false, start.Add(-time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.Before("Sends.Record", 1, gate.Wait)
+			got := make(chan string)
+			go func() {
+				id, err := s.process(f).ID(t.Context(), request("k"), true, start)
+				got <- fmt.Sprint(id, err)
+			}()
+			<-gate.Reached()
+			want, err := s.ID(t.Context(), request("k"), true, start)
+			gate.Open()
+			if id := <-got; err != nil || id != fmt.Sprint(want, nil) {
+				t.Errorf("%s, and the other's is %s, %v", id, want, err)
+			}
+		})
+	}
+}
+
+// A first send that others overtake over and over starts all the same: whose id a resend
+// will find is all one.
+func TestFirstSendThatIsAlwaysOvertaken(t *testing.T) {
+	s, f := newSender(), memory.NewFaults()
+	f.Before("Sends.Record", 0, func(ctx context.Context, _ memory.Point) error {
+		_, err := s.ID(ctx, request("k"), false, start)
+		return err
+	})
+	if id, err := s.process(f).ID(t.Context(), request("k"), false, start); err != nil || id != "id-1" || f.Count("Sends.Record") > 3 {
+		t.Errorf("%q, %v after %d tries", id, err, f.Count("Sends.Record"))
+	}
+}
+
 // First sends never share an id, however many there are at once.
 func TestFirstSendsAtOnce(t *testing.T) {
 	s := newSender()

@@ -80,7 +80,7 @@ func (b *Bridge) left(ctx context.Context, tenant, name string, now time.Time) (
 func (b *Bridge) submit(ctx context.Context, row Row, h *heir, dated time.Time) (string, error) {
 	id := BatchID(row.Tenant, row.CorrelationID)
 	now := func() time.Time { return row.ClaimedAt.Add(time.Since(dated)) }
-	limited, cancel := context.WithDeadline(ctx, dated.Add(b.o.SubmitTimeout))
+	limited, cancel := b.limit(ctx, dated)
 	job, err := b.submitter.Submit(limited, id, row.Request, now())
 	cancel()
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -124,4 +124,13 @@ func (b *Bridge) giveBack(ctx, settled context.Context, row Row, now time.Time) 
 		stale = row.ClaimedAt // it turns stale sooner by itself
 	}
 	b.note(ctx, "claim not given back", row, b.store.GiveBack(settled, row.Key, row.Token, stale))
+}
+
+// letGo gives back what may have been claimed by a write whose answer never came: its
+// owner lives and submits nothing under it. Where nothing was written, or by somebody
+// else, nothing is.
+func (b *Bridge) letGo(ctx context.Context, row Row, dated time.Time) {
+	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	b.giveBack(ctx, settled, row, row.ClaimedAt.Add(time.Since(dated)))
 }

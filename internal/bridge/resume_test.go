@@ -28,6 +28,7 @@ func (r *rig) abandoned() bridge.Row {
 	if !there || r.jobs.submits != 0 {
 		r.Fatalf("row %+v, %d submits", row, r.jobs.submits)
 	}
+	r.log.Reset() // of who died
 	return row
 }
 

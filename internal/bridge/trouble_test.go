@@ -229,3 +229,87 @@ func TestSlowClaimLeavesLessForTheSubmit(t *testing.T) {
 		}
 	})
 }
+
+// Whoever claims or robs and isn't answered lives, and submits nothing under what it may
+// have written: the claim is given back, also when it was the caller who hung up, and the
+// next delivery goes on after some seconds.
+func TestClaimWithoutAnAnswer(t *testing.T) {
+	for _, op := range []string{"Bridge.Claim", "Bridge.Steal"} {
+		for how, lose := range map[string]memory.Hook{
+			"lost": memory.Fail(nil),
+			"slow": func(ctx context.Context, _ memory.Point) error { <-ctx.Done(); return ctx.Err() },
+		} {
+			t.Run(op+" "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, f, stolen, retaken, at := newRig(t), memory.NewFaults(), 0, 0, start
+					if op == "Bridge.Steal" {
+						r.dies()
+						at = start.Add(time.Hour)
+					}
+					f.After(op, 1, lose)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if _, err := r.bridge(f).Submit(ctx, request("k"), at); err == nil || r.jobs.submits != 0 {
+						t.Fatalf("%v, %d submits", err, r.jobs.submits)
+					}
+					if row, _ := r.table.Row("acme", "k"); row.State != bridge.Reserved || !row.GivenBack || !row.Due.Equal(at.Add(bridge.DefaultClaimStale)) {
+						t.Errorf("%+v", row)
+					}
+					if _, err := r.counted(&stolen, &retaken).Submit(t.Context(), request("k"), at.Add(12*time.Second)); err != nil || stolen != 0 || retaken != 1 {
+						t.Errorf("%v; %d thefts, %d taken up", err, stolen, retaken)
+					}
+				})
+			})
+		}
+	}
+	// It hangs for no longer than a submit may, whatever time its caller has.
+	synctest.Test(t, func(t *testing.T) {
+		for _, op := range []string{"Bridge.Claim", "Bridge.Steal"} {
+			r, f, began := newRig(t), memory.NewFaults(), time.Now()
+			r.dies()
+			f.Before(op, 1, func(ctx context.Context, _ memory.Point) error { <-ctx.Done(); return ctx.Err() })
+			if _, err := r.bridge(f).Submit(t.Context(), request("k"), stale); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 20*time.Second {
+				t.Errorf("%s: %v after %s", op, err, time.Since(began))
+			}
+		}
+	})
+	// Nothing was written: there is nothing to give back, and nothing to warn of.
+	r, f := newRig(t), memory.NewFaults()
+	f.Before("Bridge.Claim", 1, memory.Fail(nil))
+	if _, err := r.bridge(f).Submit(t.Context(), request("k"), start); err == nil || r.state("k") != "" || r.log.Len() > 0 {
+		t.Errorf("%v, the row is %q, log %s", err, r.state("k"), &r.log)
+	}
+}
+
+// A thief that finds the claim taken over, or confirmed, looks again, and is answered
+// with the job like everybody else.
+func TestThiefThatIsTooLate(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"waits": 3 * time.Second, "doesn't": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, f, gate := newRig(t), memory.NewFaults(), memory.NewGate()
+				r.dies()
+				f.Before("Bridge.Steal", 1, gate.Wait)
+				b, err := bridge.New(r.table.With(f).Bridge, r.jobs, &bridge.Options{Wait: wait})
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error)
+				var job string
+				go func() {
+					var err error
+					job, err = b.Submit(t.Context(), request("k"), stale)
+					done <- err
+				}()
+				<-gate.Reached()
+				if _, err := r.bridge(nil).Resume(t.Context(), "acme", nameOfK, stale, nil); err != nil {
+					t.Fatal(err)
+				}
+				gate.Open()
+				if err := <-done; err != nil || job != "job of "+idOfK || r.jobs.submits != 1 {
+					t.Errorf("%q, %v, %d submits", job, err, r.jobs.submits)
+				}
+			})
+		})
+	}
+}

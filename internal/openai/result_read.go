@@ -1,8 +1,11 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,9 +23,11 @@ type ReadResult struct {
 }
 
 // ParseResultLine reads one line of an output or error file, without its newline.
-// Members that it doesn't know are passed over. It finds where values begin and end,
-// and doesn't judge what is in them: a body is proven by its hash, and may be nested
-// as deep as a parser takes it without the line around it. ErrResultLine.
+// Members that it doesn't know are passed over; one that it knows is there once, and in
+// no other spelling, for other readers take the last one, and some whatever its case. It
+// finds where values begin and end, and doesn't judge what is in them: a body is proven
+// by its hash, and may be nested as deep as a parser takes it without the line around
+// it. ErrResultLine.
 func ParseResultLine(line []byte) (ReadResult, error) {
 	var r ReadResult
 	known := members{
@@ -61,8 +66,10 @@ func ParseResultLine(line []byte) (ReadResult, error) {
 type members map[string]func(jsontext.Value) bool
 
 // eachMember hands the values of an object to who knows them. They are slices of it.
-// It is false where object is none, or anything follows it.
+// It is false where object is none, or anything follows it, or where the name of a member
+// is escaped, a known one's in another case, or that for a second time.
 func eachMember(object []byte, known members) bool {
+	var seen []string
 	i := skipSpace(object, 0)
 	if i == len(object) || object[i] != '{' {
 		return false
@@ -79,8 +86,17 @@ func eachMember(object []byte, known members) bool {
 		if !ok {
 			return false
 		}
-		if take := known[string(name[1:len(name)-1])]; take != nil && !take(jsontext.Value(object[from:to:to])) {
+		if bytes.IndexByte(name, '\\') >= 0 {
 			return false
+		}
+		for is, take := range known {
+			if !strings.EqualFold(is, string(name[1:len(name)-1])) {
+				continue
+			}
+			if string(name) != `"`+is+`"` || slices.Contains(seen, is) || !take(jsontext.Value(object[from:to:to])) {
+				return false
+			}
+			seen = append(seen, is)
 		}
 		if i = skipSpace(object, to); i == len(object) || object[i] != ',' {
 			break

@@ -49,6 +49,8 @@ func TestParseResultLineRefuses(t *testing.T) {
 		"", "null", "[]", "{", good[:len(good)-1], good + "x", good + good, `{"id":"a"}`, `{"id":7,"custom_id":"b"}`, `{"id":"a","custom_id":7}`, `{"id":"a" "custom_id":"b"}`,
 		`{"id":"a","custom_id":"b",}x`, `{"id":"a","custom_id":"b","response":7}`, `{"id":"a","custom_id":"b","response":{}}`, `{"id":"a","custom_id":"b","response":{"status_code":"200","body":{}}}`,
 		`{"id":"a","custom_id":"b","response":{"status_code":200}}`, `{"id":"a","custom_id":"b","error":{}}`, `{"id":"a","custom_id":"b","error":"x"}`, `{"id":"a,"custom_id":"b"}`, `{"id":"a","custom_id":"b","x":}`,
+		strings.TrimSuffix(good, "}") + `,"error":null}`, strings.TrimSuffix(good, "}") + `,"Error":{"code":"x"}}`, strings.TrimSuffix(good, "}") + `,"respon\u0073e":{"status_code":200,"body":{"x":1}}}`,
+		strings.Replace(good, `"body"`, `"body":{"x":1},"body"`, 1), strings.Replace(good, `"body":{}`, `"body":{},"bod\u0079":{"x":1}`, 1),
 	} {
 		if _, err := ParseResultLine([]byte(line)); !errors.Is(err, ErrResultLine) {
 			t.Errorf("%q is accepted", line)

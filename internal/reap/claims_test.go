@@ -141,6 +141,26 @@ func TestClaimThatFailsAgainAndAgain(t *testing.T) {
 	})
 }
 
+// Refused for now: nobody is told, the claim stays, and its job starts once there is room.
+func TestClaimThereIsNoRoomFor(t *testing.T) {
+	in(t, func(w *world) {
+		full := &service{err: fmt.Errorf("%w: %w: enough runs", bridge.ErrLater, bridge.ErrRefused)}
+		w.submitter = full
+		w.restart()
+		q := w.claim(acme, "k", "file-1")
+		w.did(reap.Report{})
+		if row, there := w.truth.Table.Row(acme, "k"); !there || row.State != bridge.Reserved || !row.GivenBack {
+			t.Errorf("row %+v", row)
+		}
+		if events := w.truth.Table.EventsOf(acme, bridge.BatchID(q.Tenant, q.CorrelationID)); len(events) > 0 {
+			t.Errorf("told %+v", events)
+		}
+		full.err = nil
+		after(bridge.DefaultClaimStale + time.Second)
+		w.did(reap.Report{Resubmitted: 1})
+	})
+}
+
 // service starts jobs, or doesn't, after it took its time.
 type service struct {
 	err  error

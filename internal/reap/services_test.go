@@ -60,6 +60,22 @@ func TestServiceThatHangs(t *testing.T) {
 	})
 }
 
+// However many tenants have claims of one service, it has 32 submits at once to bear.
+func TestServiceOfManyTenants(t *testing.T) {
+	in(t, func(w *world) {
+		w.submitter = bridge.Services{"jobs": &service{took: func(bridge.Request) time.Duration { return time.Second }}}
+		w.restart()
+		for n := range 33 {
+			w.claimFor("jobs", fmt.Sprint("tenant", n), "k")
+		}
+		began := time.Now()
+		w.did(reap.Report{Resubmitted: 33})
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("33 submits of a second took %s", took)
+		}
+	})
+}
+
 // A claim of a service that isn't configured is left as it is, due, to whoever serves
 // it; and however many there are, they keep no other from its turn.
 func TestServiceThatIsNotServed(t *testing.T) {

@@ -38,15 +38,23 @@ func (c *client) verified(t *testing.T, b openai.Batch) {
 		told.Lines != b.RequestCounts.Total || told.Receipts != sent || told.Unsent != told.Lines-sent || sent == 0 {
 		t.Errorf("verify: exit %d, %v, %s%s", code, err, out, said)
 	}
-	if b.Status == openai.StatusCompleted && sent != told.Lines {
-		t.Errorf("%d receipts of %d lines", sent, told.Lines)
-	}
 	files := map[string][]byte{"receipts": receipts, "output": nil, "errors": nil}
 	if b.OutputFileID != nil {
 		files["output"] = c.content(t, *b.OutputFileID)
 	}
 	if b.ErrorFileID != nil {
 		files["errors"] = c.content(t, *b.ErrorFileID)
+	}
+	unsent := 0
+	for line := range bytes.Lines(files["errors"]) {
+		if r, err := openai.ParseResultLine(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+			t.Errorf("%v: %s", err, line)
+		} else if openai.Unsent(r.Code) {
+			unsent++
+		}
+	}
+	if sent != told.Lines-unsent {
+		t.Errorf("%d receipts of %d lines, %d of which say that they have none", sent, told.Lines, unsent)
 	}
 	for name, data := range files {
 		if err := os.WriteFile(at(name), data, 0o600); err != nil {

@@ -144,6 +144,15 @@ func (a *another) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case in.Model == "second-torn":
 		h.Set("Content-Length", "1000")
+	case in.Model == "second-more": // goes on behind its end, of which net/http tells the log
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}%s-reply %s", planted, r.Header.Get("Authorization"))
+		_, _ = io.Copy(io.Discard, conn) // until the other side has had enough
+		return
 	}
 	fmt.Fprintf(w, `{"text":"%s-reply","usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`, planted)
 }

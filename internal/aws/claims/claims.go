@@ -1,5 +1,5 @@
 // Package claims sets up what functions that claim correlation ids have in common:
-// the services that a claim may be of, and how a claim lives.
+// the services that a claim may be of, Holdfast's own first, and how a claim lives.
 package claims
 
 import (
@@ -12,9 +12,37 @@ import (
 	"holdfast/internal/aws/secrets"
 	"holdfast/internal/batch"
 	"holdfast/internal/bridge"
+	"holdfast/internal/bridge/batches"
 	"holdfast/internal/bridge/jobs"
 	"holdfast/internal/config"
+	"holdfast/internal/limits"
 )
+
+// Ports are what Holdfast's own batches are created with.
+type Ports struct {
+	Batches interface {
+		batch.Batches
+		limits.Batches
+	}
+	Parts    batch.Parts
+	Files    batch.Files
+	Workflow batch.Workflow
+	Tenants  limits.Tenants
+}
+
+// Own starts Holdfast's own batches, those that the settings offer and their tenants'
+// limits have room for: whoever submits a claim, a door or the reaper after it, is held
+// to the same.
+func Own(p Ports, s config.Settings) (*batches.Submitter, error) {
+	creator, err := batch.NewCreator(p.Batches, p.Files, p.Workflow, &batch.CreatorOptions{
+		Endpoints: s.Endpoints, Windows: s.Windows,
+		Admit: limits.New(p.Tenants, p.Batches, p.Parts, s.LongestWindow()).Admit,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return batches.New(creator, p.Batches, p.Files, s.FileExpiry), nil
+}
 
 // Services are Holdfast's own batches and, where one is configured, the external
 // service. It makes no call. The error says what is wrong with that one's URL.

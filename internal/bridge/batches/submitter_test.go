@@ -97,6 +97,8 @@ func TestAnotherRequestsBatch(t *testing.T) {
 	for name, change := range map[string]func(*bridge.Request){
 		"submitter": func(r *bridge.Request) { r.Submitter = "bob" },
 		"file":      func(r *bridge.Request) { r.FileID = "file-2" },
+		"endpoint":  func(r *bridge.Request) { r.Endpoint = "/v1/embeddings" },
+		"window":    func(r *bridge.Request) { r.Window = "1h" },
 		"metadata":  func(r *bridge.Request) { r.Metadata = nil },
 		"expiry":    func(r *bridge.Request) { r.OutputExpiry = 0 },
 		"no file":   func(r *bridge.Request) { r.FileID = "file-none" },
@@ -269,6 +271,10 @@ func TestRefusedForNow(t *testing.T) {
 	}
 	if _, err := submitter(openai.FileTooLarge(3)).Submit(t.Context(), id, request(), start); !errors.Is(err, bridge.ErrRefused) || errors.Is(err, bridge.ErrLater) {
 		t.Errorf("too large a file: %v", err)
+	}
+	trouble := &openai.Error{Status: 503, Code: "unavailable", Message: "Try again."}
+	if _, err := submitter(trouble).Submit(t.Context(), id, request(), start); errors.Is(err, bridge.ErrRefused) || !errors.Is(err, trouble) {
+		t.Errorf("trouble in an error's clothes: %v", err)
 	}
 	if _, there := r.mem.Table.Batch("acme", id); there || len(r.mem.Workflow.Executions()) != 0 {
 		t.Error("a refusal left something behind")

@@ -50,7 +50,12 @@ func TestAnswers(t *testing.T) {
 		"400, but it is at it":             {one(400, no), []reply{{200, ours("pending"), ""}, {200, ours("queued"), ""}}, sure, 1, 2},
 		"400, and refused before":          {one(400, no), one(200, ours("refused")), bridge.ErrRefused, 1, 1},
 		"400, and no answer":               {one(400, no), one(503, ""), ErrUnavailable, 1, 4},
+		"400, and another's refused":       {one(400, no), one(200, `{"id":"job-2","idempotency_key":"x","status":"refused"}`), ErrAnswer, 1, 1},
+		"pending, then another's refused":  {one(202, ours("pending")), one(200, `{"id":"job-2","status":"refused"}`), ErrAnswer, 1, 1},
+		"400, and no look at present":      {one(400, no), one(409, no), ErrUnavailable, 1, 4},
 		"400, and another's":               {one(400, no), one(200, `{"id":"job-2","idempotency_key":"x"}`), ErrAnswer, 1, 1},
+		"400, and its look refused":        {one(400, no), one(400, no), ErrAnswer, 1, 1},
+		"400, and 410 with a code":         {one(400, no), one(410, no), bridge.ErrRefused, 1, 1},
 		"400, and nobody's 404":            {one(400, no), one(404, "<html>"), ErrInstallation, 1, 1},
 		"400, and nobody's 410":            {one(400, no), one(410, ""), ErrAnswer, 1, 1},
 		"400, and 404 with a message":      {one(400, no), one(404, `{"error":{"message":"no such job"}}`), bridge.ErrRefused, 1, 1},
@@ -200,6 +205,11 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		began = time.Now()
+		s = over(t, &script{posts: []reply{{202, ours("pending"), "3"}}, gets: []reply{{200, ours("pending"), "4"}, {200, ours("x"), ""}}}, nil)
+		if _, err := submit(t, s, request()); err != nil || time.Since(began) < 7*time.Second || time.Since(began) > 9*time.Second {
+			t.Errorf("pending, after %s: %v", time.Since(began), err)
+		}
+		began = time.Now()
 		_, err := submit(t, over(t, &script{posts: []reply{{429, "", "40"}}}, nil), request())
 		e, ok := errors.AsType[*JobError](err)
 		if !ok || e.RetryAfter != 40*time.Second || !errors.Is(err, ErrUnavailable) || time.Since(began) != 0 {
@@ -272,5 +282,11 @@ func TestToken(t *testing.T) {
 				t.Errorf("%v, sent %v", err, got)
 			}
 		})
+	}
+	// A caller who hangs up meanwhile is no fault of the secret's.
+	ctx, cancel := context.WithCancel(t.Context())
+	s := over(t, &script{}, &Options{Token: func(ctx context.Context) (string, error) { cancel(); return "", ctx.Err() }})
+	if _, err := s.Submit(ctx, id, request(), start); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrInstallation) || !errors.Is(err, context.Canceled) {
+		t.Errorf("hung up: %v", err)
 	}
 }

@@ -83,7 +83,10 @@ func (s *Submitter) call(ctx context.Context, method, path, key string, body []b
 	var answer []byte
 	if err == nil {
 		defer resp.Body.Close()
-		answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+		// What follows a 101 is the bare connection, which nothing ends: limited neither.
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+		}
 	}
 	switch {
 	case err == nil && len(answer) > maxAnswer:

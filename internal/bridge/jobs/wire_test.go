@@ -115,3 +115,34 @@ func TestRedirects(t *testing.T) {
 		t.Error("followed")
 	}
 }
+
+// An answer that would make a tunnel of the connection is none, and nobody listens at the
+// tunnel's end until the service hangs up.
+func TestTunnel(t *testing.T) {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	s := served(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, out, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = out.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_ = out.Flush()
+		<-over
+	}, &Options{Timeout: 100 * time.Millisecond})
+	done := make(chan error, 1)
+	go func() {
+		_, err := submit(t, s, request())
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrAnswer) || errors.Is(err, bridge.ErrRefused) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it listens still")
+	}
+}
