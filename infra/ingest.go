@@ -26,6 +26,11 @@ type ingest struct {
 	function    function
 }
 
+// spareReceives are receives beyond those that the function counts. It leaves word of
+// what its last try met; where that try dies, or can't even do that, it has these to do
+// it by, before the queue puts the message among the dead letters with no word at all.
+const spareReceives = 5
+
 func ingestSpec(opts options) functionSpec {
 	return functionSpec{id: "Ingest", role: config.Ingest,
 		description: "Starts batches from objects and from messages",
@@ -50,7 +55,7 @@ func newIngest(stack awscdk.Stack, s storage, opts options) *ingest {
 		EnforceSSL:      jsii.Bool(true),
 		DeadLetterQueue: &awssqs.DeadLetterQueue{
 			Queue:           dead,
-			MaxReceiveCount: jsii.Number(float64(opts.settings.IngestReceives)),
+			MaxReceiveCount: jsii.Number(float64(opts.settings.IngestReceives + spareReceives)),
 		},
 	})
 	announce(s.inputs)

@@ -33,14 +33,26 @@ wanted() {
   } | openssl dgst -sha256 -r | cut -c1-64
 }
 
-deploy() {
-  local folder stamp
-  folder=$(bash localstack/binaries.sh folder)
+# services: which models the stack calls.
+services() {
   HOLDFAST_UPSTREAM_URL=$(model_url)
   export HOLDFAST_UPSTREAM_URL
   # The models of a local stack run on this machine, which no upstream elsewhere may lead to.
   export HOLDFAST_UPSTREAM_ALLOW="${HOLDFAST_UPSTREAM_ALLOW:-127.0.0.0/8,::1}"
   if [ -z "${UPSTREAM_URL:-}" ]; then export HOLDFAST_MODELS="${HOLDFAST_MODELS:-sim}"; fi # what the simulated one answers to
+}
+
+# settings: says all that deploy would refuse, in a second. What only `make deploy` reads has no say here.
+settings() {
+  services
+  unset ALARM_EMAIL DOORS GATEWAY VPC SUBNETS ROUTE_TABLES ENDPOINTS
+  AWS_ENDPOINT_URL="https://127.0.0.1:$(emulator_port)" "$bin_dir/holdfast" config --deploy
+}
+
+deploy() {
+  local folder stamp
+  folder=$(bash localstack/binaries.sh folder)
+  services
   stamp=$(wanted "$folder")
   if [ "$(cat "$stack_dir/deployed" 2>/dev/null)" = "$stamp" ] && [ -s "$outputs" ]; then return; fi
   rm -f "$stack_dir/deployed"
@@ -83,7 +95,7 @@ environment() {
       echo "# The local stack in $local_dir: '. $local_dir/env' points this shell's clients at it."
       echo 'unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN AWS_SECURITY_TOKEN AWS_ROLE_ARN AWS_WEB_IDENTITY_TOKEN_FILE'
       for name in HOLDFAST_URL HOLDFAST_API_KEY MODEL_URL AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_REGION AWS_DEFAULT_REGION \
-        AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY SSL_CERT_FILE NODE_EXTRA_CA_CERTS AWS_CA_BUNDLE HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET \
+        AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY SSL_CERT_FILE NODE_EXTRA_CA_CERTS AWS_CA_BUNDLE CURL_CA_BUNDLE HOLDFAST_TABLE HOLDFAST_INPUTS_BUCKET \
         HOLDFAST_RESULTS_BUCKET HOLDFAST_WORK_QUEUE_URL HOLDFAST_STATE_MACHINE_ARN HOLDFAST_DEAD_LETTERS_URL HOLDFAST_REAP_FUNCTION \
         HOLDFAST_INGEST_QUEUE_URL HOLDFAST_INGEST_DEAD_LETTERS_URL HOLDFAST_INGEST_FUNCTION HOLDFAST_GATEWAY_URL; do
         printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
@@ -105,7 +117,8 @@ key() {
 
 case ${1:-} in
   bootstrap) bootstrap ;;
+  settings) settings ;;
   deploy) deploy ;;
   key) key ;;
-  *) die "usage: stack.sh bootstrap|deploy|key" ;;
+  *) die "usage: stack.sh bootstrap|settings|deploy|key" ;;
 esac

@@ -17,7 +17,8 @@ import (
 type handler struct {
 	drain func(ctx context.Context, letters []bridge.Letter, now time.Time) ([]bridge.Letter, bridge.Drained)
 	log   *slog.Logger
-	// receives is how often the queue delivers a message; 0 counts as for ever.
+	// receives is how often a message is tried; 0 counts as for ever. The queue delivers it
+	// a few times more: to leave word, where the last try couldn't.
 	receives int
 	usage    meter.Invocations
 	counts   *metrics.Recorder

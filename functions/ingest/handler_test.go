@@ -205,10 +205,11 @@ func TestLetters(t *testing.T) {
 	h.receives = 2
 	ev := sample(t, "ingest-mixed")
 	delete(ev.Records[2].Attributes, "ApproximateReceiveCount")
+	ev.Records[3].Attributes["ApproximateReceiveCount"] = "3" // the process died at its last try
 	if answer := h.answer(t, ev); answer != `{"batchItemFailures":[{"itemIdentifier":"`+ev.Records[1].MessageId+`"}]}` {
 		t.Errorf("%s", answer)
 	}
-	if len(got) != 6 || got[0].Last || !got[1].Last || got[2].Last || got[0].Receives != 1 || got[1].Receives != 2 || got[2].Receives != 1 ||
+	if len(got) != 6 || got[0].Last || !got[1].Last || got[2].Last || !got[3].Last || got[0].Receives != 1 || got[1].Receives != 2 || got[2].Receives != 1 ||
 		got[0].ID != ev.Records[0].MessageId || got[0].Receipt != ev.Records[0].ReceiptHandle || string(got[0].Body) != ev.Records[0].Body {
 		t.Errorf("%+v", got)
 	}

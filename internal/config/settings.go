@@ -50,7 +50,7 @@ type Settings struct {
 	ClaimStale        time.Duration // age at which a bridge's reservation counts as its owner's death
 	SubmitTimeout     time.Duration // one submit of a bridge, whole seconds
 	IngestConcurrency int           // ingest functions running at once
-	IngestReceives    int           // receives that move a message to the ingest queue's dead letters
+	IngestReceives    int           // tries of a message, after which it is given up
 
 	Receives  int           // receives that move a message to the dead-letter queue
 	Retention time.Duration // life of a message, whole seconds

@@ -61,7 +61,7 @@ func (d *Drops) Open(ctx context.Context, l bridge.Letter, now time.Time) (bridg
 		return bridge.Request{}, refused(openai.Invalid("invalid_bucket", "bucket", "The object lies in the bucket %q, which isn't this installation's.", clip(o.Bucket, 100)))
 	case !strings.HasPrefix(o.Key, folder):
 		return bridge.Request{}, d.nothing(ctx, l, ev, "outside "+folder)
-	case strings.HasSuffix(o.Key, "/") && o.Bytes == 0: // of a tenant or not
+	case ev.folder(): // of a tenant or not
 		return bridge.Request{}, d.nothing(ctx, l, ev, "a folder")
 	case !ok:
 		return bridge.Request{}, refused(openai.Invalid("invalid_key", "key", "The key lies in no tenant's folder; put it under %s<tenant>/.", folder))
@@ -83,10 +83,13 @@ func (d *Drops) request(l bridge.Letter, tenant string, o bridge.Object) bridge.
 
 // fill finds out what the request is, in the order of what it costs.
 func (d *Drops) fill(ctx context.Context, r *bridge.Request, ev event, name string, now time.Time) error {
-	version := r.Object.Version
+	version, named := r.Object.Version, checkName(name)
 	if version == "" {
 		versions, err := d.ports.Inputs.Versions(ctx, r.Object.Bucket, r.Object.Key)
-		if err != nil {
+		switch {
+		case err != nil && named != nil: // which version doesn't matter, and such a name is what lists can't hold
+			return refused(named)
+		case err != nil:
 			return fmt.Errorf("look for the version of an event: %w", err)
 		}
 		found, ok := ev.among(versions)
@@ -97,8 +100,8 @@ func (d *Drops) fill(ctx context.Context, r *bridge.Request, ev event, name stri
 		// What is refused from here on is told of that version.
 		r.CorrelationID, r.FileID, r.Object = found.CorrelationID(), found.FileID(r.Tenant), &found
 	}
-	if fault := checkName(name); fault != nil {
-		return refused(fault)
+	if named != nil {
+		return refused(named)
 	}
 	t, err := d.ports.Tenants.Get(ctx, r.Tenant, now)
 	switch {

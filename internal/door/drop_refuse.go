@@ -39,6 +39,10 @@ type RefusalError struct {
 // Refuse leaves the error object and the event.
 func (d *Drops) Refuse(ctx context.Context, l bridge.Letter, r bridge.Request, why error, now time.Time) error {
 	e := asError(why)
+	_, last := errors.AsType[*bridge.LastError](why)
+	if last && r.Object == nil {
+		r = d.named(l) // what ended its last try ended Open
+	}
 	if r.Tenant == "" || r.Object == nil {
 		if err := d.ports.Dead.Send(ctx, l.Body, e.Code, e.Message); err != nil {
 			return err
@@ -65,7 +69,6 @@ func (d *Drops) Refuse(ctx context.Context, l bridge.Letter, r bridge.Request, w
 	if _, err := d.ports.Refusals.Put(ctx, batch.Object{Bucket: d.site.Results, Key: ErrorKey(r.Tenant, *r.Object)}, append(data, '\n')); err != nil {
 		return fmt.Errorf("leave an error object: %w", err)
 	}
-	_, last := errors.AsType[*bridge.LastError](why)
 	at := now
 	if ev, fault := readEvent(l.Body); !last && fault == nil && ev.Time.UnixMilli() > 0 {
 		at = ev.Time // so that telling it twice is telling it once
@@ -82,6 +85,18 @@ func (d *Drops) Refuse(ctx context.Context, l bridge.Letter, r bridge.Request, w
 	}
 	d.o.Observer.Add(batch.MetricRefused, 1)
 	return nil
+}
+
+// named is as much of a request as the letter itself names: tenant, object and
+// correlation id; the zero value if it names no input of a tenant's.
+func (d *Drops) named(l bridge.Letter) bridge.Request {
+	ev, fault := readEvent(l.Body)
+	o := ev.object()
+	tenant, name, ok := tenantOf(o.Key)
+	if fault != nil || !ok || o.Bucket != d.site.Inputs || ev.DetailType != created || ev.folder() || strings.HasSuffix(name, sidecarEnd) {
+		return bridge.Request{}
+	}
+	return d.request(l, tenant, o)
 }
 
 // ErrorKey is where in the results bucket the error object of an input lies:

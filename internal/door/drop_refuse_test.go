@@ -77,6 +77,7 @@ func TestRefusedDrops(t *testing.T) {
 		"sidecar of both":       {sidecar: `{"completion-window":"1h","completion_window":"1h"}`, code: "invalid_sidecar", param: ".holdfast.json", says: "both spellings"},
 		"sidecar's expiry":      {sidecar: `{"output_expires_after":{"anchor":"created_at","seconds":60}}`, code: "invalid_expires_after", param: "output_expires_after", says: "3600"},
 		"expiry no JSON":        {given: map[string]string{"output-expires-after": "1h"}, code: "invalid_expires_after", param: "output_expires_after", says: "x-amz-meta-output-expires-after"},
+		"both spellings":        {given: map[string]string{"completion-window": "1h", "completion_window": "24h"}, code: "invalid_metadata", param: "completion_window", says: "both spellings"},
 		"the tenant's folder":   {key: "in/acme/", code: "invalid_key", param: "key", says: "the tenant's folder itself", at: "hash"},
 		"sidecar large":         {sidecar: `{"x":"` + strings.Repeat("x", 64<<10) + `"}`, code: "invalid_sidecar", param: ".holdfast.json", says: "larger than 65536"},
 		"sidecar of a number":   {sidecar: `{"endpoint":1}`, code: "invalid_type", param: "endpoint", says: "expected a string"},
@@ -149,6 +150,65 @@ func TestRefusedDrops(t *testing.T) {
 				t.Errorf("%d events, %v", n, r.mem.Objects.Keys(results))
 			}
 		})
+	}
+}
+
+// What is gone is told of wherever it is missed: in the list of versions, where the event
+// names none, and between two looks.
+func TestObjectsThatAreGone(t *testing.T) {
+	bare := func(_, object map[string]any) { delete(object, "version-id") }
+	for name, c := range map[string]struct {
+		op     string
+		n      int
+		change func(ev, object map[string]any)
+	}{
+		"no version of it":   {"", 0, bare},
+		"after it was found": {"Inputs.Head", 1, bare},
+		"after the sidecar":  {"Inputs.Peek", 2, func(_, _ map[string]any) {}},
+	} {
+		r, f := newRig(t), memory.NewFaults()
+		o, _ := r.put("k", line, nil)
+		if c.op == "" {
+			r.inputs.Remove(inputs, o.Key, o.Version)
+		} else {
+			f.Before(c.op, c.n, memory.Fail(batch.ErrNotFound))
+		}
+		l, d := created(o, c.change), r.doors(f)
+		req, err := d.Open(t.Context(), l, start)
+		if !errors.Is(err, bridge.ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := d.Refuse(t.Context(), l, req, err, start); err != nil {
+			t.Error(err)
+		}
+		if c.op == "" {
+			o.Version = "" // nobody knows it
+		}
+		if said, there := r.errorObject(o); !there || said.Error.Code != "object_not_found" || said.Key != o.Key {
+			t.Errorf("%s: %+v, %q", name, said, r.mem.Objects.Keys(results))
+		}
+	}
+}
+
+// A correlation id has a bound, which a key of S3's own can't reach.
+func TestKeyThatIsTooLongEscaped(t *testing.T) {
+	r := newRig(t)
+	o, l := r.put(strings.Repeat("é", 700), line, nil)
+	r.refuse(l)
+	if said, there := r.errorObject(o); !there || said.Error.Code != "invalid_key" || !strings.Contains(said.Error.Message, "too long once escaped") {
+		t.Errorf("%+v", said)
+	}
+}
+
+// An event that doesn't say when it was is of when it was refused.
+func TestRefusalOfAnEventWithoutTime(t *testing.T) {
+	r := newRig(t)
+	o, _ := r.put("k", "[", nil)
+	l := created(o, func(ev, _ map[string]any) { delete(ev, "time") })
+	req, _ := r.refuse(l)
+	if events := r.mem.Table.EventsOf("acme", bridge.BatchID("acme", req.CorrelationID)); len(events) != 1 || !events[0].At.Equal(start) {
+		t.Errorf("%+v", events)
 	}
 }
 

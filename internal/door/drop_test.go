@@ -47,6 +47,7 @@ func TestWhatAnObjectWishes(t *testing.T) {
 		"other metadata":     {"acme", map[string]string{"author": "me", "window": "1h"}, "", "/v1/chat/completions", "24h", ""},
 		"as the API spells":  {"acme", map[string]string{"completion_window": "1h"}, "", "/v1/chat/completions", "1h", ""},
 		"as a header spells": {"acme", nil, `{"completion-window":"1h"}`, "/v1/chat/completions", "1h", ""},
+		"as editors begin":   {"acme", nil, "\xef\xbb\xbf" + `{"completion_window":"1h"}`, "/v1/chat/completions", "1h", ""},
 		"an empty sidecar's": {"acme", nil, `{}`, "/v1/chat/completions", "24h", ""},
 	} {
 		key := "in/" + c.tenant + "/" + name
@@ -109,6 +110,10 @@ func TestSuspendedVersions(t *testing.T) {
 	}
 	if _, there := r.errorObject(second); there {
 		t.Error("the one that is there is said to be gone")
+	}
+	// An event without its ETag can't tell, and is about what is there.
+	if got := r.open(created(second, func(_, object map[string]any) { delete(object, "etag") })); *got.Object != second {
+		t.Errorf("without its ETag: %+v", got.Object)
 	}
 }
 
@@ -212,6 +217,33 @@ func TestStartsNothing(t *testing.T) {
 		if got, err := r.doors(nil).Open(t.Context(), l, start); !errors.Is(err, bridge.ErrNothing) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
+	}
+}
+
+// A folder is what the event says is empty. Of what it doesn't say, it may be an input.
+func TestNoFolder(t *testing.T) {
+	r := newRig(t)
+	o, _ := r.put("sub/", line, nil)
+	unsaid := created(o, func(_, object map[string]any) { delete(object, "size") })
+	if got := r.open(unsaid); *got.Object != o {
+		t.Errorf("%+v", got.Object)
+	}
+}
+
+// Which version a name is of that nobody may use doesn't matter: that it can't be found
+// out is no trouble.
+func TestNameThatListsCannotHold(t *testing.T) {
+	r, f := newRig(t), memory.NewFaults()
+	o, _ := r.put("a\nb", line, nil)
+	f.Before("Inputs.Versions", 0, memory.Fail(nil))
+	bare := created(o, func(_, object map[string]any) { delete(object, "version-id") })
+	d := r.doors(f)
+	req, err := d.Open(t.Context(), bare, start)
+	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "invalid_key") {
+		t.Fatalf("%v", err)
+	}
+	if err := d.Refuse(t.Context(), bare, req, err, start); err != nil || len(r.mem.Objects.Keys(results)) != 1 {
+		t.Errorf("%v, %q", err, r.mem.Objects.Keys(results))
 	}
 }
 

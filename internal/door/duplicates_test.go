@@ -187,21 +187,61 @@ func TestRefusedMessageUnderATakenID(t *testing.T) {
 
 // The settings under which a message was started are allowed no more: it was started.
 func TestDuplicateOfAMessageWhoseSettingsAreGone(t *testing.T) {
+	for _, window := range []any{"1h", nil} { // nil: the first of the site's
+		synctest.Test(t, func(t *testing.T) { duplicateUnderOtherSettings(t, window) })
+	}
+}
+
+func duplicateUnderOtherSettings(t *testing.T, window any) {
+	w := newWorld(t)
+	o, _ := w.put("k", line, nil)
+	l := letter(message(with("input", map[string]any{"bucket": inputs, "key": o.Key, "version": o.Version}), with("correlation_id", "m"),
+		with("endpoint", "/v1/embeddings"), with("completion_window", window), with("metadata", map[string]any{"a": "b"}),
+		with("output_expires_after", map[string]any{"anchor": "created_at", "seconds": 7200})))
+	w.letters.Post(string(l.Body))
+	w.settle()
+	narrow := site
+	narrow.Allow.Endpoints, narrow.Allow.Windows = []string{"/v1/chat/completions"}, []string{"24h"}
+	d := door.NewMessages(access.NewTenantCache(w.mem.Table.Tenants, nil), w.inputs, w.letters, narrow, nil)
+	w.letters.Post(string(l.Body))
+	failed, sum := bridge.NewDrainer(w.bridge(nil, -1), d, w.letters, nil).Drain(t.Context(), w.letters.Receive(10), time.Now())
+	if len(failed) > 0 || sum != (bridge.Drained{Started: 1}) || len(w.letters.Dead()) > 0 {
+		t.Errorf("%v, %+v, %+v", failed, sum, w.letters.Dead())
+	}
+}
+
+// A message that names no version is of a key, and the same when it comes again, whatever
+// lies there by then; and of another key it never is.
+func TestDuplicateOfAMessageWithoutVersion(t *testing.T) {
+	of := func(key string) string {
+		return string(letter(message(with("input", map[string]any{"bucket": inputs, "key": key}), with("correlation_id", "m"))).Body)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		o, _ := w.put("k", line, nil)
-		l := letter(message(with("input", map[string]any{"bucket": inputs, "key": o.Key, "version": o.Version}), with("correlation_id", "m"),
-			with("endpoint", "/v1/embeddings"), with("completion_window", "1h"), with("metadata", map[string]any{"a": "b"}),
-			with("output_expires_after", map[string]any{"anchor": "created_at", "seconds": 7200})))
-		w.letters.Post(string(l.Body))
+		w.letters.Post(of(o.Key))
 		w.settle()
-		narrow := site
-		narrow.Allow.Endpoints, narrow.Allow.Windows = []string{"/v1/chat/completions"}, []string{"24h"}
-		d := door.NewMessages(access.NewTenantCache(w.mem.Table.Tenants, nil), w.inputs, w.letters, narrow, nil)
-		w.letters.Post(string(l.Body))
-		failed, sum := bridge.NewDrainer(w.bridge(nil, -1), d, w.letters, nil).Drain(t.Context(), w.letters.Receive(10), time.Now())
-		if len(failed) > 0 || sum != (bridge.Drained{Started: 1}) || len(w.letters.Dead()) > 0 {
-			t.Errorf("%v, %+v, %+v", failed, sum, w.letters.Dead())
+		w.put("k", line+line, nil)
+		w.letters.Post(of(o.Key))
+		if sum := w.round(nil); sum != (bridge.Drained{Started: 1}) || w.executions() != 1 {
+			t.Errorf("%+v, %d executions", sum, w.executions())
+		}
+		w.silent()
+		newest, _ := w.put("k", line+line, nil)
+		named := string(letter(message(with("input", map[string]any{"bucket": inputs, "key": newest.Key, "version": newest.Version}), with("correlation_id", "m"))).Body)
+		w.letters.Post(named)
+		if sum := w.round(nil); sum != (bridge.Drained{Refused: 1}) || w.letters.Dead()[0].Code != "idempotency_conflict" {
+			t.Errorf("of a version: %+v, %+v", sum, w.letters.Dead())
+		}
+		w.put("there", line, nil)
+		for key, code := range map[string]string{"in/acme/gone": "object_not_found", "in/acme/there": "idempotency_conflict"} {
+			w.letters.Post(of(key))
+			if sum := w.round(nil); sum != (bridge.Drained{Refused: 1}) {
+				t.Errorf("%s: %+v", key, sum)
+			}
+			if dead := w.letters.Dead(); len(dead) == 0 || dead[len(dead)-1].Code != code || dead[len(dead)-1].Body != of(key) {
+				t.Errorf("%s: %+v", key, dead)
+			}
 		}
 	})
 }

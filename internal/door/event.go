@@ -30,7 +30,7 @@ type event struct {
 		} `json:"bucket"`
 		Object struct {
 			Key     string `json:"key"`
-			Size    int64  `json:"size"`
+			Size    *int64 `json:"size"`
 			ETag    string `json:"etag"` // without quotes
 			Version string `json:"version-id"`
 		} `json:"object"`
@@ -54,10 +54,17 @@ func readEvent(body []byte) (event, *openai.Error) {
 	return ev, nil
 }
 
-// object is what the event says of its object.
+// object is what the event says of its object, by which it is found.
 func (ev event) object() bridge.Object {
 	o := ev.Detail.Object
-	return bridge.Object{Bucket: ev.Detail.Bucket.Name, Key: o.Key, Version: o.Version, ETag: o.ETag, Bytes: o.Size}
+	return bridge.Object{Bucket: ev.Detail.Bucket.Name, Key: o.Key, Version: o.Version, ETag: o.ETag}
+}
+
+// folder reports whether the object is the mark of a folder: empty, so that nobody has
+// anything in it. Where the event doesn't say so, it may hold something.
+func (ev event) folder() bool {
+	o := ev.Detail.Object
+	return strings.HasSuffix(o.Key, "/") && o.Size != nil && *o.Size == 0
 }
 
 // replaced reports whether what is stored under the event's version is not what it

@@ -109,10 +109,12 @@ func plain(v jsontext.Value) (text string) {
 
 // Same is bridge.Door.Same: a correlation_id is one request's, so what it stands for
 // must be what this message asks for. Which version of an object that was, a message
-// that names none can't say.
-func (m *Messages) Same(_ bridge.Letter, r bridge.Request, found bridge.Row) bool {
-	if r.FileID == "" {
-		r.FileID = found.Request.FileID
+// that names none can't say: the key's newest then, which by now may be another, or gone.
+func (m *Messages) Same(l bridge.Letter, r bridge.Request, found bridge.Row) bool {
+	if in, err := read(l.Body); err == nil && (in.Input.Version == "" || in.Input.Version == "null") {
+		if o := found.Request.Object; o != nil && o.Bucket == in.Input.Bucket && o.Key == in.Input.Key {
+			r.FileID = found.Request.FileID
+		}
 	}
 	return r.Hash() == found.Hash
 }
@@ -161,7 +163,7 @@ func read(body []byte) (letter, error) {
 		V jsontext.Value `json:"v"`
 	}
 	// Another version may have another schema: what else is wrong doesn't matter.
-	if json.Unmarshal(body, &version) == nil && version.V.Kind() == '0' && !one(version.V) {
+	if json.Unmarshal(body, &version, unchecked) == nil && version.V.Kind() == '0' && !one(version.V) {
 		return letter{}, refuse("unsupported_version", "/v", fmt.Sprintf("The message has the version %s; this program reads 1.", clip(string(version.V), 40)))
 	}
 	broken, err := violation(body)
@@ -172,7 +174,7 @@ func read(body []byte) (letter, error) {
 		return letter{}, &bridge.RefusedError{Code: "invalid_message", Reason: broken}
 	}
 	var in letter
-	if err := json.Unmarshal(body, &in); err != nil {
+	if err := json.Unmarshal(body, &in, unchecked); err != nil {
 		return letter{}, refuse("invalid_message", "", "The message can't be read: "+where(err)+".")
 	}
 	in.OutputExpiresAfter = plainSeconds(in.OutputExpiresAfter)

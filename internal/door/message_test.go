@@ -109,7 +109,7 @@ func TestRefusedMessages(t *testing.T) {
 		code, says string
 	}{
 		"nothing":                {"", "invalid_message", "it is empty"},
-		"no JSON":                {"v=1", "invalid_message", "at byte 0"},
+		"no JSON":                {"v=1", "invalid_message", "The message is not valid JSON: invalid character 'v' at start of value at byte 0."},
 		"cut":                    {`{"v": 1, "tenant": `, "invalid_message", "middle of a value, at byte 19"},
 		"two":                    {string(valid) + "{}", "invalid_message", "after top-level value at byte "},
 		"no object":              {"[]", "invalid_message", "at '': got array, want object"},
@@ -147,7 +147,11 @@ func TestRefusedMessages(t *testing.T) {
 		"too many pairs":         {message(with("metadata", pairs)), "invalid_message", "at '/metadata'"},
 		"a long pair":            {message(with("metadata", map[string]any{"k": strings.Repeat("x", 513)})), "invalid_message", "at '/metadata/k'"},
 		"a long name":            {message(with("metadata", map[string]any{strings.Repeat("k", 65): "v"})), "invalid_message", "at '/metadata': the name of a pair"},
-		"huge metadata":          {message(with("metadata", map[string]any{"k": strings.Repeat("x", 1<<20)})), "invalid_message", "at '/metadata/k'"},
+		"huge metadata":          {message(with("metadata", map[string]any{"k": strings.Repeat("x", 1<<20)})), "invalid_message", "at '/metadata': with it the members that the schema describes have 10486"},
+		"a number in a text":     {`17`, "invalid_message", "at '': got number, want object"},
+		"null":                   {`null`, "invalid_message", "at '': got null, want object"},
+		"a list, cut":            {`[{`, "invalid_message", "middle of a value, at byte 2"},
+		"a number deep inside":   {`{"v":1,"metadata":{"a/b":[1e999999999]}}`, "invalid_message", "at '/metadata/a~1b/0': the number is out of range"},
 		"an expiry":              {message(with("output_expires_after", map[string]any{"anchor": "created_at", "seconds": 60})), "invalid_message", "at '/output_expires_after/seconds'"},
 		"half a second":          {message(with("output_expires_after", map[string]any{"anchor": "created_at", "seconds": 3600.5})), "invalid_message", "at '/output_expires_after/seconds'"},
 		"nothing but nulls":      {message(with("input", map[string]any{"file_id": nil, "bucket": nil, "key": nil})), "invalid_message", "at '/input': give either"},
@@ -287,4 +291,15 @@ func FuzzMessage(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A member that nobody reads doesn't make a message an event.
+func TestMessageWithAnEventsMembers(t *testing.T) {
+	r := newRig(t)
+	want := r.open(letter(message()))
+	for name, value := range map[string]any{"source": "aws.s3", "detail-type": "Object Created", "detail": map[string]any{}} {
+		if got := r.open(letter(message(with(name, value)))); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }

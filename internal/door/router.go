@@ -36,15 +36,21 @@ func (r Router) Same(l bridge.Letter, req bridge.Request, found bridge.Row) bool
 	return r.of(l).Same(l, req, found)
 }
 
-// of tells an event by a member that no message has and every event, or by where it
-// says that it comes from. Whatever is no JSON is a message: its door says what is
-// wrong with it.
+// unchecked leaves it to the one reader who judges a letter whether it has a name twice:
+// to find that out costs more than all else about a large one.
+var unchecked = jsontext.AllowDuplicateNames(true)
+
+// of tells an event by a member that every event has, or by where it says that it
+// comes from. What has the version of a message is one all the same: it may have
+// members that nobody reads, and no event has that. Whatever is no JSON is a message:
+// its door says what is wrong with it.
 func (r Router) of(l bridge.Letter) bridge.Door {
 	var event struct {
+		V          jsontext.Value `json:"v"`
 		Source     jsontext.Value `json:"source"`
 		DetailType jsontext.Value `json:"detail-type"`
 	}
-	if json.Unmarshal(l.Body, &event) == nil && (len(event.DetailType) > 0 || string(event.Source) == `"`+s3+`"`) {
+	if json.Unmarshal(l.Body, &event, unchecked) == nil && len(event.V) == 0 && (len(event.DetailType) > 0 || string(event.Source) == `"`+s3+`"`) {
 		return r.drops
 	}
 	return r.messages

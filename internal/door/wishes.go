@@ -1,6 +1,7 @@
 package door
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -66,7 +67,12 @@ func (d *Drops) wishes(ctx context.Context, o bridge.Object, given map[string]st
 // metadata reads an object's own. What else is in it is its owner's.
 func metadata(given map[string]string) (w wishes, err error) {
 	value := func(name string) string {
-		return cmp.Or(text(given[strings.ReplaceAll(name, "_", "-")]), text(given[name]))
+		hyphened := strings.ReplaceAll(name, "_", "-")
+		one, other := text(given[hyphened]), text(given[name])
+		if hyphened != name && one != "" && other != "" {
+			err = refused(openai.Invalid("invalid_metadata", name, "The object's metadata has %q in both spellings, with '-' and with '_'; give one.", name))
+		}
+		return cmp.Or(one, other)
 	}
 	if s := value(saysEndpoint); s != "" {
 		w.endpoint = quote(s)
@@ -87,7 +93,7 @@ func metadata(given map[string]string) (w wishes, err error) {
 			return w, refused(openai.InvalidExpiresAfter(saysExpiry, "x-amz-meta-output-expires-after must be a JSON object with anchor and seconds: "+where(err)))
 		}
 	}
-	return w, nil
+	return w, err
 }
 
 // sidecar reads the file beside the object, if there is one. It is the newest
@@ -108,6 +114,7 @@ func (d *Drops) sidecar(ctx context.Context, o bridge.Object) (wishes, error) {
 	case len(data) > maxSidecar:
 		return wishes{}, refused(invalidSidecar(fmt.Sprintf("it is larger than %d bytes", maxSidecar)))
 	}
+	data = bytes.TrimPrefix(data, byteOrderMark) // some editors write it, and an input may begin with it, too
 	var raw map[string]jsontext.Value
 	if jsontext.Value(data).Kind() == 'n' { // null would be an object without members
 		return wishes{}, refused(invalidSidecar("it must be a JSON object"))

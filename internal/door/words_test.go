@@ -1,6 +1,7 @@
 package door_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -56,6 +57,7 @@ func TestErrorKeys(t *testing.T) {
 		"by ETag":             {bridge.Object{Key: "in/acme/k", ETag: `"0123"`}, "acme/in/k.0123.error.json"},
 		"suspended":           {bridge.Object{Key: "in/acme/k", Version: "null", ETag: `"0123"`}, "acme/in/k.0123.error.json"},
 		"a version too long":  {bridge.Object{Key: "in/acme/k", Version: long}, ""},
+		"a version in Greek":  {bridge.Object{Key: "in/acme/k", Version: "é"}, ""},
 		"a version and slash": {bridge.Object{Key: "in/acme/k", Version: "../x"}, ""},
 	} {
 		got := door.ErrorKey("acme", c.o)
@@ -234,4 +236,49 @@ func TestLastDeliveryWithoutRoom(t *testing.T) {
 			t.Errorf("%+v", sum)
 		}
 	})
+}
+
+// What ended Open itself, a panic or the end of its time, leaves word of the object that
+// the event names; and none of what is no input.
+func TestLastDeliveryThatWasNotOpened(t *testing.T) {
+	r := newRig(t)
+	o, l := r.put("k", line, nil)
+	why := &bridge.LastError{Receives: 7, Cause: context.DeadlineExceeded}
+	if err := r.doors(nil).Refuse(t.Context(), l, bridge.Request{}, why, start); err != nil {
+		t.Fatal(err)
+	}
+	said, there := r.errorObject(o)
+	if !there || said.Error.Code != "tries_ended" || said.Version != o.Version || said.Batch != bridge.BatchID("acme", o.CorrelationID()) {
+		t.Errorf("%v: %+v", there, said)
+	}
+	if dead := r.letters.Dead(); len(dead) != 1 || dead[0].Code != "tries_ended" {
+		t.Errorf("%+v", dead)
+	}
+	other := o
+	letters := []bridge.Letter{
+		letter("no JSON"), letter(message()),
+		created(o, func(ev, _ map[string]any) { ev["detail-type"] = "Object Deleted" }),
+		created(o, func(ev, _ map[string]any) { ev["detail"].(map[string]any)["bucket"] = map[string]any{"name": "mine"} }),
+	}
+	for _, key := range []string{"in/acme/k.holdfast.json", "in/acme/sub/", "in/k", "files/acme/k"} {
+		other.Key, other.Bytes = key, 0
+		letters = append(letters, created(other))
+	}
+	for _, l := range letters {
+		if err := r.doors(nil).Refuse(t.Context(), l, bridge.Request{}, why, start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if keys := r.mem.Objects.Keys(results); len(keys) != 1 || len(r.letters.Dead()) != 1+len(letters) {
+		t.Errorf("%q, %d dead letters", keys, len(r.letters.Dead()))
+	}
+	// What Open found out goes before what the event says.
+	second := r.inputs.Store(inputs, "in/acme/second", []byte(line), nil, start)
+	bare := created(second, func(_, object map[string]any) { delete(object, "version-id") })
+	if err := r.doors(nil).Refuse(t.Context(), bare, r.open(bare), why, start); err != nil {
+		t.Fatal(err)
+	}
+	if said, there := r.errorObject(second); !there || said.Version != second.Version {
+		t.Errorf("%v: %+v", there, said)
+	}
 }
