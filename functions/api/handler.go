@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,14 +12,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"holdfast/functions/api/server"
+	"holdfast/internal/aws/httpevent"
 )
 
 // handler puts an http.Handler behind API Gateway's HTTP API (payload 2.0).
-//
-// It is ours rather than aws-lambda-go-api-proxy's, which gives up on requests
-// a client may well send: a path with a stray % or a body that isn't base64 ends
-// there as an error of the function (500 without body or request id), and it
-// splits every header at its commas. It also prints what it couldn't read.
 type handler struct{ http http.Handler }
 
 // toAnswer is kept of the function's time for telling what went wrong.
@@ -46,43 +40,16 @@ func request(ctx context.Context, ev events.APIGatewayV2HTTPRequest) *http.Reque
 	if id := ev.RequestContext.RequestID; id != "" {
 		ctx = server.WithRequestID(ctx, id)
 	}
-	header := make(http.Header, len(ev.Headers))
-	for name, value := range ev.Headers {
-		// Repeated headers come joined by commas. Apart again they would be
-		// guesses: a comma may be part of a value.
-		header.Set(name, value)
-	}
-	if len(ev.Cookies) > 0 {
-		header.Set("Cookie", strings.Join(ev.Cookies, "; "))
-	}
-	// Decoded as it is read: an upload is held once as what came and once as what is
-	// stored, and not a third time.
-	var body io.Reader = strings.NewReader(ev.Body)
-	length := int64(len(ev.Body))
-	if ev.IsBase64Encoded {
-		body = base64.NewDecoder(base64.StdEncoding, body)
-		padding := len(ev.Body) - len(strings.TrimRight(ev.Body, "="))
-		length = int64(base64.StdEncoding.DecodedLen(len(ev.Body)) - padding)
-	}
-	// The path arrives decoded, without its stage where that is $default. It is
-	// never parsed as a URL: ids are URL-safe, and what isn't names nothing.
 	path := ev.RawPath
 	if stage := ev.RequestContext.Stage; stage != "" && stage != "$default" {
 		if rest, ok := strings.CutPrefix(path, "/"+stage); ok && (rest == "" || rest[0] == '/') {
 			path = rest
 		}
 	}
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
-	r := &http.Request{
-		Method: ev.RequestContext.HTTP.Method,
-		URL:    &url.URL{Scheme: "https", Host: ev.RequestContext.DomainName, Path: path, RawQuery: ev.RawQueryString},
-		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Host: ev.RequestContext.DomainName, RemoteAddr: ev.RequestContext.HTTP.SourceIP,
-		Body: io.NopCloser(body), ContentLength: length,
-	}
-	return r.WithContext(ctx)
+	return httpevent.Request(ctx, httpevent.Event{
+		Method: ev.RequestContext.HTTP.Method, Host: ev.RequestContext.DomainName, Path: path, Query: ev.RawQueryString,
+		Header: ev.Headers, Cookies: ev.Cookies, Body: ev.Body, Base64: ev.IsBase64Encoded, SourceAddress: ev.RequestContext.HTTP.SourceIP,
+	})
 }
 
 // answer is an http.ResponseWriter that keeps what is written.

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"holdfast/internal/aws/httpevent"
 	"holdfast/internal/aws/meter"
 	"holdfast/internal/batch"
 	"holdfast/internal/gateway"
@@ -86,38 +85,16 @@ func (b *reading) Close() error {
 	return b.PipeReader.Close()
 }
 
-// request is the event as net/http would have read it.
+// request is the event as net/http would have read it, without cookies, which nothing
+// here reads.
 func request(ctx context.Context, ev events.LambdaFunctionURLRequest) *http.Request {
 	if id := ev.RequestContext.RequestID; id != "" {
 		ctx = gateway.WithRequestID(ctx, id)
 	}
-	header := make(http.Header, len(ev.Headers))
-	for name, value := range ev.Headers {
-		// Repeated headers come joined by commas, and stay so: what must be there once
-		// is no list.
-		header.Set(name, value)
-	}
-	var body io.Reader = strings.NewReader(ev.Body)
-	length := int64(len(ev.Body))
-	if ev.IsBase64Encoded {
-		body = base64.NewDecoder(base64.StdEncoding, body)
-		padding := len(ev.Body) - len(strings.TrimRight(ev.Body, "="))
-		length = int64(base64.StdEncoding.DecodedLen(len(ev.Body)) - padding)
-	}
-	path := ev.RawPath
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
-	r := &http.Request{
-		Method: ev.RequestContext.HTTP.Method,
-		// Never parsed as a URL: what isn't an endpoint to the letter is none.
-		URL:   &url.URL{Scheme: "https", Host: ev.RequestContext.DomainName, Path: path, RawQuery: ev.RawQueryString},
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		// Of the source only the context is to be believed; a header anybody can write.
-		Header: header, Host: ev.RequestContext.DomainName, RemoteAddr: ev.RequestContext.HTTP.SourceIP,
-		Body: io.NopCloser(body), ContentLength: length,
-	}
-	return r.WithContext(ctx)
+	return httpevent.Request(ctx, httpevent.Event{
+		Method: ev.RequestContext.HTTP.Method, Host: ev.RequestContext.DomainName, Path: ev.RawPath, Query: ev.RawQueryString,
+		Header: ev.Headers, Body: ev.Body, Base64: ev.IsBase64Encoded, SourceAddress: ev.RequestContext.HTTP.SourceIP,
+	})
 }
 
 // stream is an http.ResponseWriter whose body is read as it is written.
