@@ -36,7 +36,7 @@ type breaker struct {
 	reason  string        // what came last
 
 	told   viewKey   // the batch that was last told that it opened,
-	toldAt time.Time // and the time of that event
+	toldAt time.Time // and the time in that event's id
 }
 
 // circuit is how far a breaker is open.
@@ -138,8 +138,8 @@ func (b *breaker) asked(now time.Time) {
 // some hundred times an hour in each process, and events are kept as long as their batch.
 const tellEvery = 10 * time.Minute
 
-// tells is when the event that it opened is dated, so that all processes tell the
-// same one, and whether this one has yet to tell it.
+// tells is the time in the id of the event that it opened, so that all processes tell
+// the same one, and whether this one has yet to tell it.
 func (b *breaker) tells(of viewKey, now time.Time) (at time.Time, anew bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

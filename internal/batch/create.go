@@ -123,7 +123,7 @@ func (c *Creator) Create(ctx context.Context, r Request, now time.Time) (Batch, 
 		var stored Batch
 		err = tryAgain(ctx, func() (err error) { stored, err = c.batches.Get(ctx, b.Tenant, b.ID); return err })
 		if err == nil && !sameRequest(stored, b) {
-			return Batch{}, openai.IdempotencyConflict(b.ID)
+			return Batch{}, openai.IdempotencyConflict(b.ID, b.ID)
 		}
 		b = stored
 	}

@@ -46,16 +46,25 @@ type Event struct {
 	// lease that expired: LeaseUntil; a death: DeadAt), and Ver is the part's (or
 	// batch's) after the write. What only its holder tells, and doesn't know the
 	// version of (handed_over, failed, blamed), has that of its claim. circuit_open is
-	// told once for a batch and a model in ten minutes: At is when these began, and Ver
-	// stands for the model.
+	// told once for a batch and a model in ten minutes: At is when these began, Ver
+	// stands for the model, and Seen is when the circuit opened.
 	At   time.Time // in whole milliseconds, after 1970
 	Part int       // or NoPart
 	Ver  int64
 	Kind EventKind // lower-case letters, digits and '_'
 
+	Seen    time.Time   // when it happened, in whole milliseconds, where that isn't At; zero: At
 	Owner   lease.Token // of whom it is about; "" if of nobody
 	Attempt int         // the claim's number since the last progress; 0: no claim
 	Reason  string      // at most 1,000 bytes
+}
+
+// When is when it happened.
+func (e Event) When() time.Time {
+	if e.Seen.IsZero() {
+		return e.At
+	}
+	return e.Seen
 }
 
 // ID names the event within its batch: ids sort by time, then part, then version.

@@ -3,7 +3,6 @@ package batch
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -69,8 +68,9 @@ func (r ReceiptReport) OK() bool { return r.Faults == 0 && !r.Stopped }
 //   - with the input, each line is its line of it, with the hash of its body.
 //
 // What can't be told apart from honest files without more than this: a receipt whose
-// time, worker, attempt or model was altered, and a reply that reached the worker
-// with white space that isn't kept (kept_sha256 is then what is checked).
+// time, worker, attempt or model was altered, a result with another request_id or another
+// error of the kind that its line may have, and a reply that reached the worker with white
+// space that isn't kept (kept_sha256 is then what is checked).
 //
 // The error is the first of a reader, or of ctx; faults are no error.
 func (c ReceiptCheck) Run(ctx context.Context) (ReceiptReport, error) {
@@ -164,6 +164,9 @@ func (m *receiptMerge) line() error {
 	} else {
 		receipt, of = nil, &m.errors
 		switch e := m.errors.at; {
+		case m.outputIs(n):
+			m.stop(OutputFile, m.output.file.n, "custom_id %s: line %d has no receipt", m.output.id(), n)
+			return nil
 		case e == nil && m.output.at == nil:
 			m.stop(ReceiptsFile, m.receipts.n, "it is of line %d, but the results end before line %d", m.receipt.Line, n)
 			return nil
@@ -195,6 +198,16 @@ func (m *receiptMerge) line() error {
 	return m.nextResult(of)
 }
 
+// outputIs reports whether the next output line is the batch's line n for sure: ids
+// follow from physical lines of the input, of which there may be more.
+func (m *receiptMerge) outputIs(n int64) bool {
+	id := m.report.Batch
+	if id == "" && m.receipt != nil {
+		id = m.receipt.Batch
+	}
+	return id != "" && m.output.at != nil && m.output.at.ID == openai.RequestResultID(id, int(n)+1)
+}
+
 // resultOf is where the receipt's result is next; nil: nowhere.
 func (m *receiptMerge) resultOf(r Receipt) *resultLines {
 	for _, f := range []*resultLines{&m.output, &m.errors} {
@@ -215,7 +228,10 @@ func (m *receiptMerge) compare(r Receipt, of *resultLines) {
 		m.fault(file, line, "id is %s, the receipt says %s", x.ID, r.ID)
 	}
 	if ok := x.StatusCode >= 200 && x.StatusCode < 300 && x.Code == ""; ok != (file == OutputFile) {
-		m.fault(file, line, "status %d, error %q: it belongs into the other file", x.StatusCode, x.Code)
+		m.fault(file, line, "status %d, error %q: it belongs in the other file", x.StatusCode, x.Code)
+	}
+	if x.StatusCode == 0 && x.Code == "" {
+		m.fault(file, line, "it has neither a response nor an error")
 	}
 	if x.StatusCode != r.Status {
 		m.fault(file, line, "status is %d, the receipt says %d", x.StatusCode, r.Status)
@@ -228,7 +244,11 @@ func (m *receiptMerge) compare(r Receipt, of *resultLines) {
 		m.fault(file, line, "it has no reply, the receipt says that there is one")
 	case x.RawBody != nil && sumOf(x.RawBody) != r.Kept():
 		m.fault(file, line, "the SHA-256 of the reply is %s, the receipt says %q", sumOf(x.RawBody), r.Kept())
-	case len(x.RawBody) > 0 && x.RawBody[0] == '{':
+	case len(x.RawBody) == 0 || x.RawBody[0] != '{':
+		if r.Usage != nil {
+			m.fault(file, line, "it has no tokens, the receipt says %d", r.Usage.TotalTokens)
+		}
+	default:
 		var said openai.Usage
 		if r.Usage != nil {
 			said = *r.Usage
@@ -251,7 +271,10 @@ func (m *receiptMerge) compareConstants(r Receipt) {
 		if first && *c.of == "" {
 			*c.of = c.got
 		}
-		if c.got != *c.of || c.got == "" {
+		switch {
+		case c.got == "":
+			m.fault(ReceiptsFile, m.receipts.n, "%s is missing", c.what)
+		case c.got != *c.of:
 			m.fault(ReceiptsFile, m.receipts.n, "%s is %q, not %q", c.what, c.got, *c.of)
 		}
 	}
@@ -295,6 +318,10 @@ func (m *receiptMerge) compareInput(r *Receipt, of *resultLines) error {
 		m.stop(InputFile, number, "%s", bad)
 		return nil
 	}
+	if r == nil && m.output.at != nil && string(req.RawCustomID) == string(m.output.at.RawCustomID) {
+		m.stop(OutputFile, m.output.file.n, "custom_id %s: line %d has no receipt", m.output.id(), m.report.Lines)
+		return nil
+	}
 	if string(req.RawCustomID) != string(of.at.RawCustomID) {
 		m.stop(InputFile, number, "custom_id is %s, the result has %s", req.RawCustomID, of.at.RawCustomID)
 		return nil
@@ -321,8 +348,8 @@ func (m *receiptMerge) nextReceipt() error {
 	if err != nil {
 		return err
 	}
-	var r Receipt
-	if json.Unmarshal(raw, &r) != nil || r.CustomID == nil || r.Line < 0 {
+	r, ok := parseReceipt(raw)
+	if !ok {
 		m.stop(ReceiptsFile, m.receipts.n, "it is no receipt")
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"holdfast/internal/batch"
+	"holdfast/internal/openai"
 )
 
 // ended is a batch's files, and its input.
@@ -94,6 +95,44 @@ func TestReceiptsAgreeWithTheResults(t *testing.T) {
 	})
 }
 
+// A custom_id may be what is no character: it is data.
+func TestReceiptsOfOddIDs(t *testing.T) {
+	var f endedFiles
+	bubble(t, func(t *testing.T) { f = mixedBatch(t).files() })
+	for _, id := range []string{`\ud800`, `\u0000\r\nX-Evil: 1`, `../..`, "\u202e"} {
+		odd := f
+		for _, text := range []*string{&odd.receipts, &odd.output, &odd.errors, &odd.input} {
+			*text = strings.ReplaceAll(*text, "<id-", id+"-")
+		}
+		c := odd.check()
+		c.Fault = func(x batch.ReceiptFault) { t.Errorf("%s: %+v", id, x) }
+		if report, err := c.Run(t.Context()); err != nil || !report.OK() || report.Receipts != 6 {
+			t.Errorf("%s: %+v, %v", id, report, err)
+		}
+	}
+}
+
+// Replies that are kept back, with whatever status, and a batch that is nothing else and so
+// has no output file, agree as well.
+func TestReceiptsOfWithheldReplies(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		statuses := []int{200, 201, 302, 304, 403, 400} // of which none is the model's trouble
+		r := newRig(t, len(statuses), len(statuses), func(_ context.Context, c batch.Call) (batch.Reply, error) {
+			status := statuses[c.Line]
+			return batch.Reply{Status: status, Withheld: batch.Withhold(status, openai.CodeUpstreamDenied, []byte("sk-quoted"))}, nil
+		})
+		r.opts.Tries = 1
+		expect(t, r.run(nil, life), true, "done")
+		r.finish()
+		if got := r.receiptsAgree(); got.Receipts != int64(len(statuses)) || got.Errors != got.Receipts {
+			t.Errorf("%+v", got)
+		}
+		if f := r.files(); strings.Contains(f.receipts+f.output+f.errors, "sk-quoted") {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
 // Whatever is altered, left out, added or moved in any of the files is found, and
 // where it is is said.
 func TestReceiptFaultsAreFound(t *testing.T) {
@@ -141,6 +180,13 @@ func TestReceiptFaultsAreFound(t *testing.T) {
 		}, batch.ErrorFile, 2, "it has no reply"},
 		{"tokens", func(f *endedFiles) { f.receipts = edit(f.receipts, 0, `"total_tokens":7`, `"total_tokens":8`) }, batch.OutputFile, 1, "7 tokens, the receipt says 8"},
 		{"tokens that nobody used", func(f *endedFiles) { f.receipts = edit(f.receipts, 1, `"usage"`, `"x"`) }, batch.OutputFile, 2, "9 tokens, the receipt says 0"},
+		{"tokens of no reply", func(f *endedFiles) {
+			f.receipts = edit(f.receipts, 5, `"status":0`, `"status":0,"usage":{"total_tokens":7}`)
+		}, batch.ErrorFile, 4, "no tokens, the receipt says 7"},
+		{"tokens of no JSON", func(f *endedFiles) {
+			f.receipts = edit(f.receipts, 2, `"status":200`, `"status":200,"usage":{"total_tokens":7}`)
+		}, batch.ErrorFile, 1, "no tokens, the receipt says 7"},
+		{"an error that is gone", func(f *endedFiles) { f.errors = edit(f.errors, 3, `"error":{`, `"x":{`) }, batch.ErrorFile, 4, "neither a response nor an error"},
 		{"a status", func(f *endedFiles) { f.receipts = edit(f.receipts, 3, `"status":400`, `"status":404`) }, batch.ErrorFile, 2, "status is 400, the receipt says 404"},
 		{"a result's id", func(f *endedFiles) { f.output = edit(f.output, 0, `batch_req_`, `batch_reQ_`) }, batch.OutputFile, 1, "id is"},
 		{"a result's custom_id", func(f *endedFiles) { f.output = edit(f.output, 0, `<id-0>`, `<id-x>`) }, batch.OutputFile, 1, "custom_id is"},
@@ -153,9 +199,9 @@ func TestReceiptFaultsAreFound(t *testing.T) {
 		{"an error line is gone", func(f *endedFiles) { f.errors = without(f.errors, 2) }, batch.ReceiptsFile, 5, "no result is"},
 		{"an unsent line is gone", func(f *endedFiles) { f.errors = without(f.errors, 5) }, batch.InputFile, 8, "custom_id is"},
 		{"the last line is gone", func(f *endedFiles) { f.errors = without(f.errors, 6) }, batch.InputFile, 9, "it has no result"},
-		{"a receipt is gone", func(f *endedFiles) { f.receipts = without(f.receipts, 1) }, batch.ErrorFile, 1, "line 1 has no receipt"},
+		{"a receipt is gone", func(f *endedFiles) { f.receipts = without(f.receipts, 1) }, batch.OutputFile, 2, "line 1 has no receipt"},
 		{"the last receipt is gone", func(f *endedFiles) { f.receipts = without(f.receipts, 5) }, batch.ErrorFile, 4, "line 5 has no receipt"},
-		{"all receipts are gone", func(f *endedFiles) { f.receipts = "" }, batch.ErrorFile, 1, "line 0 has no receipt"},
+		{"all receipts are gone", func(f *endedFiles) { f.receipts = "" }, batch.OutputFile, 1, "line 0 has no receipt"},
 		{"an output line twice", func(f *endedFiles) { f.output = twice(f.output, 0) }, batch.ReceiptsFile, 2, "no result is"},
 		{"the last output line twice", func(f *endedFiles) { f.output = twice(f.output, 1) }, batch.OutputFile, 3, "no receipt"},
 		{"an unsent line twice", func(f *endedFiles) { f.errors = twice(f.errors, 4) }, batch.InputFile, 8, "custom_id is"},
@@ -170,7 +216,7 @@ func TestReceiptFaultsAreFound(t *testing.T) {
 		}, batch.ReceiptsFile, 6, `on_behalf_of is "bob", not "alice"`},
 		{"nobody", func(f *endedFiles) {
 			f.receipts = strings.ReplaceAll(f.receipts, `"on_behalf_of":"alice"`, `"on_behalf_of":""`)
-		}, batch.ReceiptsFile, 1, "on_behalf_of is"},
+		}, batch.ReceiptsFile, 1, "on_behalf_of is missing"},
 		{"no worker", func(f *endedFiles) { f.receipts = edit(f.receipts, 0, `"worker"`, `"x"`) }, batch.ReceiptsFile, 1, "is missing"},
 		{"a request", func(f *endedFiles) { f.input = edit(f.input, 3, `<&>`, `<+>`) }, batch.InputFile, 4, "SHA-256 of the body"},
 		{"the hash of a request", func(f *endedFiles) { f.receipts = edit(f.receipts, 4, `"request_sha256":"`, `"request_sha256":"00`) }, batch.InputFile, 5, "SHA-256 of the body"},
@@ -180,6 +226,16 @@ func TestReceiptFaultsAreFound(t *testing.T) {
 		{"another input", func(f *endedFiles) { f.input = "{}\n" }, batch.InputFile, 1, "invalid_custom_id"},
 		{"a file that is cut", func(f *endedFiles) { f.output = f.output[:len(f.output)-3] }, batch.OutputFile, 2, "ends within a line"},
 		{"receipts that are cut", func(f *endedFiles) { f.receipts = f.receipts[:len(f.receipts)-3] }, batch.ReceiptsFile, 6, "ends within a line"},
+		{"another submitter, whom only some see", func(f *endedFiles) {
+			f.receipts = edit(f.receipts, 3, `"on_behalf_of":"alice"`, `"on_behalf_of":"bob","On_Behalf_Of":"alice"`)
+		}, batch.ReceiptsFile, 4, "it is no receipt"},
+		{"another submitter, twice", func(f *endedFiles) {
+			f.receipts = edit(f.receipts, 3, `"on_behalf_of":"alice"`, `"on_behalf_of":"bob","on_behalf\u005fof":"alice"`)
+		}, batch.ReceiptsFile, 4, "it is no receipt"},
+		{"another reply, spelled otherwise", func(f *endedFiles) {
+			f.output = edit(f.output, 0, `,"error":null}`, `,"error":null,"respons\u0065":{"status_code":200,"body":{}}}`)
+		}, batch.OutputFile, 1, "not a result line"},
+		{"results for receipts", func(f *endedFiles) { f.receipts = f.output }, batch.ReceiptsFile, 1, "it is no receipt"},
 		{"no receipt", func(f *endedFiles) { f.receipts = "{}\n" }, batch.ReceiptsFile, 1, "it is no receipt"},
 		{"no result", func(f *endedFiles) { f.errors = "{}\n" }, batch.ErrorFile, 1, "not a result line"},
 	} {

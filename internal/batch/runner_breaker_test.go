@@ -182,7 +182,11 @@ func TestModelThatIsDownForHours(t *testing.T) {
 func TestFlappingCircuitIsToldSeldom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
-		last := time.Now()
+		if err := memory.Wait(t.Context(), 3*time.Minute); err != nil { // not where ten minutes begin
+			t.Fatal(err)
+		}
+		began := time.Now()
+		last := began
 		r := newRig(t, 4000, 500, func(ctx context.Context, _ batch.Call) (batch.Reply, error) {
 			mu.Lock()
 			answers := time.Since(last) > 6*time.Second
@@ -212,6 +216,9 @@ func TestFlappingCircuitIsToldSeldom(t *testing.T) {
 			t.Errorf("%d events of %v", len(events), opened)
 		}
 		for i, e := range events {
+			if e.Seen.Before(e.At) || e.Seen.Sub(e.At) >= 10*time.Minute || e.Seen.Before(began) {
+				t.Errorf("event of %v, seen %v, of a batch that began %v", e.At, e.Seen, began)
+			}
 			if e.Part != batch.NoPart || e.At.Minute()%10 != 0 || i > 0 && e.ID() == events[i-1].ID() || !strings.Contains(e.Reason, `model "m"`) {
 				t.Errorf("event %+v", e)
 			}

@@ -38,7 +38,7 @@ func (h *hand) tellOpened(ln *line, why string, now time.Time) {
 	sum := fnv.New64a()
 	sum.Write([]byte(ln.model))
 	h.s.tell(Event{
-		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Part: NoPart, At: at, Ver: int64(sum.Sum64() % maxEventModel), Kind: EventCircuitOpen,
+		Tenant: h.claim.Tenant, Batch: h.claim.Batch, Part: NoPart, At: at, Seen: now, Ver: int64(sum.Sum64() % maxEventModel), Kind: EventCircuitOpen,
 		Reason: reason(fmt.Errorf("model %q: %s", ln.model, why)),
 	})
 }

@@ -173,7 +173,7 @@ func (g *Gateway) serve(x *exchange, r *http.Request) (err error) {
 		method, allow = http.MethodGet, []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 		scope, do = access.Read, g.models
 	case !slices.Contains(g.settings.Endpoints, path):
-		return openai.UnknownURL(r.Method, path)
+		return openai.UnknownURL(r.Method, path, elsewhere(path))
 	}
 	x.route = r.URL.Path
 	switch {

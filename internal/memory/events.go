@@ -30,7 +30,7 @@ func (s *Events) Record(ctx context.Context, e batch.Event) error {
 		if s.events[n] == nil {
 			s.events[n] = map[string]batch.Event{}
 		}
-		e.At = millis(e.At)
+		e.At, e.Seen = millis(e.At), millis(e.Seen)
 		s.events[n][e.ID()] = e
 		return nil
 	})
@@ -51,7 +51,7 @@ func (s *Events) RecordAll(ctx context.Context, es []batch.Event) error {
 			if s.events[n] == nil {
 				s.events[n] = map[string]batch.Event{}
 			}
-			e.At = millis(e.At)
+			e.At, e.Seen = millis(e.At), millis(e.Seen)
 			s.events[n][e.ID()] = e
 		}
 		return nil

@@ -193,9 +193,9 @@ func FileInUse(id, batch string) *Error {
 }
 
 // IdempotencyConflict is the 400 for an Idempotency-Key that stands for another
-// request already.
-func IdempotencyConflict(key string) *Error {
-	return Invalid("idempotency_conflict", "Idempotency-Key", "The Idempotency-Key %s was used with a different request (the submitter counts, too); use a new key for a new request.", clip(key))
+// request already: that of the batch, whose id the client may look at.
+func IdempotencyConflict(key, batch string) *Error {
+	return Invalid("idempotency_conflict", IdempotencyKey, "The Idempotency-Key %s was used with a different request (the submitter counts, too) and stands for %s; use a new key for a new request.", clip(key), batch)
 }
 
 // IdempotencyInProgress is the 409 for a request whose Idempotency-Key is being
@@ -249,9 +249,13 @@ func UploadNotFound(id string) *Error {
 	return refuse(http.StatusNotFound, "upload_not_found", "upload_id", "No such upload: %s.", clip(id))
 }
 
-// UnknownURL is the 404 for a path that is not part of this API.
-func UnknownURL(method, path string) *Error {
-	return refuse(http.StatusNotFound, "unknown_url", "", "Unknown request URL: %s %s.", clip(method), clip(path))
+// UnknownURL is the 404 for a path that is not part of this API; elsewhere, if it isn't
+// "", is a sentence that says whose it is.
+func UnknownURL(method, path, elsewhere string) *Error {
+	if elsewhere != "" {
+		elsewhere = " " + elsewhere
+	}
+	return refuse(http.StatusNotFound, "unknown_url", "", "Unknown request URL: %s %s.%s", clip(method), clip(path), elsewhere)
 }
 
 // MethodNotAllowed is the 405 for a path that has other methods.

@@ -48,14 +48,14 @@ func TestWriteError(t *testing.T) {
 		{InvalidCursor("x"), 400, TypeInvalidRequest, "invalid_cursor", "after", true, "", "", ""},
 		{InvalidExpiresAfter("expires_after", "x"), 400, TypeInvalidRequest, "invalid_expires_after", "expires_after", true, "", "", ""},
 		{FileInUse("file-1", "batch_1"), 400, TypeInvalidRequest, "file_in_use", "file_id", true, "", "", ""},
-		{IdempotencyConflict("k"), 400, TypeInvalidRequest, "idempotency_conflict", "Idempotency-Key", true, "", "", ""},
+		{IdempotencyConflict("k", "batch_1"), 400, TypeInvalidRequest, "idempotency_conflict", "Idempotency-Key", true, "", "", ""},
 		{InputFileNotFound("file-1"), 400, TypeInvalidRequest, "file_not_found", "input_file_id", true, "", "", ""},
 		{InvalidAPIKey(), 401, TypeInvalidRequest, "invalid_api_key", "", true, "", "", ""},
 		{InsufficientScope("submit"), 403, TypeInvalidRequest, "insufficient_permissions", "", true, "", "", ""},
 		{FileNotFound("file-1"), 404, TypeInvalidRequest, "file_not_found", "file_id", true, "", "", ""},
 		{BatchNotFound("batch_1"), 404, TypeInvalidRequest, "batch_not_found", "batch_id", true, "", "", ""},
 		{UploadNotFound("upload_1"), 404, TypeInvalidRequest, "upload_not_found", "upload_id", true, "", "", ""},
-		{UnknownURL("GET", "/v2"), 404, TypeInvalidRequest, "unknown_url", "", true, "", "", ""},
+		{UnknownURL("GET", "/v2", ""), 404, TypeInvalidRequest, "unknown_url", "", true, "", "", ""},
 		{MethodNotAllowed("PUT", "GET", "POST"), 405, TypeInvalidRequest, "method_not_allowed", "", true, "", "", "GET, POST"},
 		{FileTooLarge(5), 413, TypeInvalidRequest, "file_too_large", "file", true, "", "", ""},
 		{FileTooLargeForDirectUpload(5), 413, TypeInvalidRequest, "file_too_large_for_direct_upload", "file", true, "", "", ""},
@@ -105,8 +105,8 @@ func TestWriteError(t *testing.T) {
 }
 
 func TestIdempotencyConflictSaysWhatCounts(t *testing.T) {
-	const want = `The Idempotency-Key "k" was used with a different request (the submitter counts, too); use a new key for a new request.`
-	if got := IdempotencyConflict("k").Message; got != want {
+	const want = `The Idempotency-Key "k" was used with a different request (the submitter counts, too) and stands for batch_1; use a new key for a new request.`
+	if got := IdempotencyConflict("k", "batch_1").Message; got != want {
 		t.Errorf("%s", got)
 	}
 }
@@ -217,7 +217,7 @@ func TestConflictThatPasses(t *testing.T) {
 			t.Errorf("%s lacks %s", w.Body, part)
 		}
 	}
-	if !IdempotencyInProgress("k", 0, nil).Retryable() || IdempotencyConflict("k").Retryable() || (&Error{Status: 409}).Retryable() {
+	if !IdempotencyInProgress("k", 0, nil).Retryable() || IdempotencyConflict("k", "batch_1").Retryable() || (&Error{Status: 409}).Retryable() {
 		t.Error("the wrong ones are worth a retry")
 	}
 }

@@ -65,7 +65,7 @@ func anEvent() batch.Event {
 	k := key(19_999)
 	return batch.Event{
 		Tenant: k.Tenant, Batch: k.Batch, At: at(0), Part: k.N, Ver: 41, Kind: batch.EventLeaseExpired,
-		Owner: token(), Attempt: 3, Reason: awkward + strings.Repeat("x", 1000-len(awkward)),
+		Seen: at(time.Minute), Owner: token(), Attempt: 3, Reason: awkward + strings.Repeat("x", 1000-len(awkward)),
 	}
 }
 
@@ -106,7 +106,7 @@ func recordAgain(t T, p EventsPorts) {
 	e := anEvent()
 	record(t, p, e)
 	again := e
-	again.Owner, again.Attempt, again.Reason = "another", 9, "another"
+	again.Owner, again.Attempt, again.Reason, again.Seen = "another", 9, "another", at(time.Hour)
 	record(t, p, e, again)
 	eventsAre(t, p, e.Tenant, e.Batch, e)
 }

@@ -60,7 +60,7 @@ func (s *Server) find(r *request, id string) (batch.Batch, error) {
 
 func eventToWire(e batch.Event) openai.BatchEvent {
 	w := openai.BatchEvent{
-		ID: e.ID(), Object: "batch.event", BatchID: e.Batch, CreatedAt: e.At.Unix(), Time: e.At.UTC().Format(time.RFC3339Nano),
+		ID: e.ID(), Object: "batch.event", BatchID: e.Batch, CreatedAt: e.When().Unix(), Time: e.When().UTC().Format(time.RFC3339Nano),
 		Kind: string(e.Kind), Owner: string(e.Owner), Attempt: e.Attempt, Reason: e.Reason,
 	}
 	if e.Part != batch.NoPart {

@@ -27,7 +27,7 @@ func (s *Server) createOnce(ctx context.Context, key string, req bridge.Request,
 	case held != nil:
 		return batch.Batch{}, openai.IdempotencyInProgress(key, held.RetryAfter, err)
 	case errors.Is(err, bridge.ErrConflict):
-		return batch.Batch{}, openai.IdempotencyConflict(key)
+		return batch.Batch{}, openai.IdempotencyConflict(key, bridge.BatchID(req.Tenant, key))
 	case errors.Is(err, batch.ErrNotStarted):
 		// Recorded all the same; its claim stays, for whoever starts it.
 		id = bridge.BatchID(req.Tenant, key)
@@ -58,12 +58,12 @@ func (s *Server) createAnew(ctx context.Context, resent bool, req bridge.Request
 
 // idempotencyKey reads the optional header: 1 to 255 printable ASCII characters.
 func idempotencyKey(h http.Header) (string, error) {
-	values := h.Values("Idempotency-Key")
+	values := h.Values(openai.IdempotencyKey)
 	if len(values) == 0 {
 		return "", nil
 	}
 	key := values[0]
-	bad := len(values) > 1 || key == "" || len(key) > 255 ||
+	bad := len(values) > 1 || key == "" || len(key) > openai.MaxIdempotencyKey ||
 		strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
 	if bad {
 		return "", openai.Invalid("invalid_idempotency_key", "Idempotency-Key",

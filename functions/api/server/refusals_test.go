@@ -283,8 +283,8 @@ func TestIdempotencyKey(t *testing.T) {
 	changed.body = strings.Replace(changed.body, "24h", "1h", 1)
 	a := h.do(changed)
 	a.refused(400, "idempotency_conflict", "Idempotency-Key")
-	if strings.Contains(a.Body.String(), "batch_") || !strings.Contains(a.Body.String(), "order 7") {
-		t.Errorf("names the id and not the key: %s", a.Body)
+	if key, id := strings.Index(a.Body.String(), "order 7"), strings.LastIndex(a.Body.String(), first.ID); key < 0 || id < key {
+		t.Errorf("doesn't name the key, and then the batch: %s", a.Body)
 	}
 }
 

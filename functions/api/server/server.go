@@ -101,7 +101,7 @@ func New(p Ports, s config.Settings, inputs string, opts *Options) *Server {
 		srv.mux.HandleFunc(rt.path, func(w http.ResponseWriter, r *http.Request) { srv.serve(w.(*exchange), r, rt) })
 	}
 	srv.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		w.(*exchange).err = openai.UnknownURL(r.Method, r.URL.Path)
+		w.(*exchange).err = srv.unknown(r)
 	})
 	return srv
 }
@@ -201,7 +201,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(x, r)
 	} else {
 		// The mux would redirect to the clean path, in HTML.
-		x.err = openai.UnknownURL(r.Method, r.URL.Path)
+		x.err = s.unknown(r)
 	}
 	if x.err != nil {
 		e := answer(x.err)
@@ -216,6 +216,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.report(r, x)
+}
+
+// unknown is about a path that isn't here, and says of a model's whose it is.
+func (s *Server) unknown(r *http.Request) error {
+	elsewhere := ""
+	if slices.Contains(s.settings.Endpoints, r.URL.Path) {
+		elsewhere = "Models are called at the gateway's URL (the stack's output GatewayUrl); this is the API's, for files and batches."
+	}
+	return openai.UnknownURL(r.Method, r.URL.Path, elsewhere)
 }
 
 // serve runs what the route has for the method, for a caller who may.

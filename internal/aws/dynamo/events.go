@@ -32,6 +32,7 @@ type eventItem struct {
 	Part    int             `dynamodbav:"part"`
 	Ver     int64           `dynamodbav:"ver"`
 	Kind    batch.EventKind `dynamodbav:"kind"`
+	Seen    int64           `dynamodbav:"seen,omitempty"`
 	Owner   lease.Token     `dynamodbav:"owner,omitempty"`
 	Attempt int             `dynamodbav:"attempt,omitempty"`
 	Reason  string          `dynamodbav:"reason,omitempty"`
@@ -40,13 +41,13 @@ type eventItem struct {
 func newEventItem(e batch.Event) eventItem {
 	return eventItem{
 		head: head{PK: eventKey(e).pk, SK: eventKey(e).sk, V: batch.FormatVersion}, Tenant: e.Tenant, Batch: e.Batch,
-		At: e.At.UnixMilli(), Part: e.Part, Ver: e.Ver, Kind: e.Kind, Owner: e.Owner, Attempt: e.Attempt, Reason: e.Reason,
+		At: e.At.UnixMilli(), Part: e.Part, Ver: e.Ver, Kind: e.Kind, Seen: millis(e.Seen), Owner: e.Owner, Attempt: e.Attempt, Reason: e.Reason,
 	}
 }
 
 func (i eventItem) event() batch.Event {
 	return batch.Event{
-		Tenant: i.Tenant, Batch: i.Batch, At: fromMillis(i.At), Part: i.Part, Ver: i.Ver, Kind: i.Kind,
+		Tenant: i.Tenant, Batch: i.Batch, At: fromMillis(i.At), Part: i.Part, Ver: i.Ver, Kind: i.Kind, Seen: fromMillis(i.Seen),
 		Owner: i.Owner, Attempt: i.Attempt, Reason: i.Reason,
 	}
 }
