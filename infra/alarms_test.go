@@ -156,11 +156,6 @@ func TestAlarmEmail(t *testing.T) {
 	}
 	mail := local.only(t, "AWS::SNS::Subscription", "Alarms").Properties
 	same(t, "mail", []any{mail["Protocol"], mail["Endpoint"]}, []any{"email", "ops@example.com"})
-	for _, bad := range []string{"ops", "Ops <ops@example.com>", "ops@example.com,b@example.com"} {
-		if checkEmail(bad) == nil {
-			t.Errorf("%q is taken", bad)
-		}
-	}
 }
 
 // A dead letter that nobody understands is seen by its alarm although the reaper

@@ -17,10 +17,11 @@
 //     which leaves out what starts batches from objects and messages; gateway, on
 //     (default), off, or a number, how many of its requests there may be at once;
 //     vpc, new or the id of one, and for that one subnets, routeTables and endpoints:
-//     where the functions are that call upstreams (network_options.go; an example is
-//     in docs/operations.md).
+//     where the functions are that call upstreams (an example is in
+//     docs/operations.md).
 //
-// All faults of all of them are reported at once and nothing is synthesized.
+// All faults of all of them are reported at once and nothing is synthesized. All but
+// whether the functions are there is judged by internal/deploy.
 //
 // Files are named for what they hold: storage.go (buckets, table), queue.go,
 // functions.go, permissions.go (what each role may do), statemachine.go (the

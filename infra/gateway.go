@@ -45,8 +45,7 @@ func gatewayPermissions(stack awscdk.Stack, s storage, opts options) []awsiam.Po
 		"dynamodb:Attributes": []string{"pk", "sk", "v", "last_used", "tenant_pk", "tenant_sk"},
 	})
 	statements := []awsiam.PolicyStatement{
-		allow("dynamodb:GetItem").items(s, keyRecords, tenants, batches),
-		allow("dynamodb:BatchGetItem").items(s, keyRecords, tenants, batches), // a key and what its request needs, in one call
+		allow("dynamodb:GetItem", "dynamodb:BatchGetItem").items(s, keyRecords, tenants, batches), // a key and what its request needs, in one call
 		touch,
 		allow("dynamodb:PutItem", "dynamodb:UpdateItem").items(s, callReceipts),
 	}

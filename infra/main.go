@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 
 	"holdfast/internal/config"
+	"holdfast/internal/deploy"
 )
 
 func main() { os.Exit(run()) }
@@ -17,7 +19,7 @@ func run() int {
 	defer jsii.Close()
 	app := newApp("")
 	opts, err := parseOptions(os.Getenv, func(name string) string { return contextValue(app, name) })
-	if err != nil {
+	if err = errors.Join(append(deploy.Unknown(os.Environ()), err)...); err != nil {
 		fmt.Fprintf(os.Stderr, "holdfast: the stack isn't synthesized, because:\n%v\n", err)
 		return 1
 	}

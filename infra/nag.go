@@ -31,7 +31,7 @@ func suppressions(stack awscdk.Stack, s storage, machine awsstepfunctions.StateM
 	const networkInterfaces = "Lambda makes and removes them with the function's role, and they have no ids before; " +
 		"a statement beside it denies these actions to the function's own code."
 	also := ""
-	if opts.network.vpc != "" {
+	if opts.network.VPC != "" {
 		also = " And the network interfaces that Lambda makes for the function in its VPC: " + networkInterfaces
 	}
 	inputs := "<" + logicalID(stack, s.inputs) + ".Arn>/"
@@ -83,7 +83,7 @@ func suppressions(stack awscdk.Stack, s storage, machine awsstepfunctions.StateM
 				"Keys begin with the tenant: <tenant>/in/, where the error objects lie. Results and chunks of the same tenants stay out of reach."},
 			suppression{"IngestRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", runs + ":*", "As for the api: executions of this one state machine."})
 	}
-	if opts.gateway && opts.network.vpc != "" {
+	if opts.gateway && opts.network.VPC != "" {
 		findings = append(findings, suppression{"GatewayRole/DefaultPolicy/Resource", "AwsSolutions-IAM5", "*", networkInterfaces})
 	}
 	return findings

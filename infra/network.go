@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -10,6 +9,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
+
+	"holdfast/internal/deploy"
 )
 
 // network is the VPC of the functions that call upstreams, work and gateway: that is
@@ -36,7 +37,7 @@ var variables = map[string]string{
 func newNetwork(stack awscdk.Stack, s storage, q queues, opts options) *network {
 	n := &network{names: map[string]*string{}}
 	var tables []*string
-	if opts.network.own() {
+	if opts.network.Own() {
 		vpc := newVPC(stack)
 		n.vpc = vpc
 		for _, subnet := range *vpc.IsolatedSubnets() {
@@ -45,9 +46,9 @@ func newNetwork(stack awscdk.Stack, s storage, q queues, opts options) *network 
 		}
 	} else {
 		n.vpc = awsec2.Vpc_FromVpcAttributes(stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
-			VpcId: jsii.String(opts.network.vpc), AvailabilityZones: stack.AvailabilityZones(),
+			VpcId: jsii.String(opts.network.VPC), AvailabilityZones: stack.AvailabilityZones(),
 		})
-		n.subnets, tables = *jsii.Strings(opts.network.subnets...), *jsii.Strings(opts.network.routeTables...)
+		n.subnets, tables = *jsii.Strings(opts.network.Subnets...), *jsii.Strings(opts.network.RouteTables...)
 	}
 	n.functions = awsec2.NewSecurityGroup(stack, jsii.String("Callers"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, AllowAllOutbound: jsii.Bool(false),
@@ -104,7 +105,7 @@ func (n *network) newEndpoints(stack awscdk.Stack, s storage, q queues, opts opt
 		"sqs":    allow("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:SendMessage").on(q.work.QueueArn()),
 		"states": allow("states:SendTaskSuccess").on(jsii.String("*")),
 	}
-	if opts.network.own() {
+	if opts.network.Own() {
 		bounds["s3"] = allow("s3:GetObject", "s3:GetObjectVersion", "s3:PutObject", "s3:PutObjectTagging", "s3:ListBucket").
 			on(s.inputs.BucketArn(), jsii.String(*s.inputs.BucketArn()+"/*"), jsii.String(*s.results.BucketArn()+"/*"))
 		bounds["dynamodb"] = allow("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem").on(s.table.TableArn())
@@ -117,7 +118,7 @@ func (n *network) newEndpoints(stack awscdk.Stack, s storage, q queues, opts opt
 		bounds["secretsmanager"] = allow("secretsmanager:GetSecretValue").on(arns...)
 	}
 	var group awsec2.SecurityGroup
-	for _, service := range opts.network.endpoints {
+	for _, service := range opts.network.Endpoints {
 		props := &awsec2.CfnVPCEndpointProps{
 			VpcId:       n.vpc.VpcId(),
 			ServiceName: awscdk.Fn_Join(jsii.String("."), &[]*string{jsii.String("com.amazonaws"), stack.Region(), jsii.String(service)}),
@@ -127,7 +128,7 @@ func (n *network) newEndpoints(stack awscdk.Stack, s storage, q queues, opts opt
 			props.PolicyDocument = awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{Statements: &[]awsiam.PolicyStatement{bound}})
 		}
 		id := "Endpoint" + strings.ToUpper(service[:1]) + service[1:]
-		if slices.Contains(routed, service) {
+		if deploy.Routed(service) {
 			props.VpcEndpointType, props.RouteTableIds = jsii.String("Gateway"), values(tables)
 			awsec2.NewCfnVPCEndpoint(stack, jsii.String(id), props)
 			continue
@@ -142,7 +143,7 @@ func (n *network) newEndpoints(stack awscdk.Stack, s storage, q queues, opts opt
 		props.VpcEndpointType, props.SubnetIds = jsii.String("Interface"), values(n.subnets)
 		props.SecurityGroupIds = &[]any{group.SecurityGroupId()}
 		// Bedrock is called by the name that is configured, and only in a VPC of our own.
-		props.PrivateDnsEnabled = service == bedrock
+		props.PrivateDnsEnabled = service == deploy.Bedrock
 		endpoint := awsec2.NewCfnVPCEndpoint(stack, jsii.String(id), props)
 		if variable := variables[service]; variable != "" {
 			// The first of its names, without the zone that stands before it, is for all zones.

@@ -166,6 +166,9 @@ func reapPermissions(stack awscdk.Stack, s storage, q queues, machine awsstepfun
 		allow("dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem").items(s, bridgeRows),
 		allow("dynamodb:GetItem", "dynamodb:PutItem").items(s, files),
 		allow("dynamodb:PutItem").items(s, batches),
+		// What a tenant has running already, where it has a limit for that.
+		allow("dynamodb:GetItem").items(s, tenants),
+		allow("dynamodb:Query").entries(s, "tenant", "B#*"),
 	}, readSecret(stack, opts.jobs.Secret)...)
 }
 

@@ -90,6 +90,8 @@ var rolePolicies = map[string][]string{
 		"Allow dynamodb:GetItem,dynamodb:UpdateItem,dynamodb:DeleteItem on ${Table.Arn}" + keys("BR#*"),
 		"Allow dynamodb:GetItem,dynamodb:PutItem on ${Table.Arn}" + keys("F#*"),
 		"Allow dynamodb:PutItem on ${Table.Arn}" + keys("T#*"),
+		"Allow dynamodb:GetItem on ${Table.Arn}" + keys("TENANT#*"),
+		"Allow dynamodb:Query on ${Table.Arn}/index/tenant" + keys("B#*"),
 		readsSecret("holdfast/jobs"),
 	},
 	"Ingest": {
@@ -129,8 +131,7 @@ var rolePolicies = map[string][]string{
 	},
 	"Gateway": {
 		"Allow logs:CreateLogStream,logs:PutLogEvents on ${GatewayLogs.Arn}",
-		"Allow dynamodb:GetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*", "T#*"),
-		"Allow dynamodb:BatchGetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*"),
+		"Allow dynamodb:GetItem,dynamodb:BatchGetItem on ${Table.Arn}" + keys("KEY#*", "TENANT#*", "T#*"),
 		`Allow dynamodb:UpdateItem on ${Table.Arn} if {"ForAllValues:StringEquals":{"dynamodb:Attributes":["pk","sk","v","last_used","tenant_pk","tenant_sk"]},` +
 			`"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["KEY#*"]}}`,
 		"Allow dynamodb:PutItem,dynamodb:UpdateItem on ${Table.Arn}" + keys("RC#*"),

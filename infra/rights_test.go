@@ -34,12 +34,12 @@ var rights = []probe{
 	{"dynamodb", "an API key's last use", tableARN, map[string][]string{itemsOf: {"KEY#9f86d081"}, "dynamodb:Attributes": {"pk", "sk", "v", "last_used", "tenant_pk", "tenant_sk"}}, map[string]string{
 		"Api": "GetItem BatchGetItem PutItem UpdateItem", "Gateway": "GetItem BatchGetItem UpdateItem"}},
 	{"dynamodb", "a key and a batch in one call", tableARN, map[string][]string{itemsOf: {"KEY#9f86d081", "T#acme#B#batch_1"}}, map[string]string{
-		"Api": "GetItem PutItem UpdateItem", "Gateway": "GetItem"}}, // which of these take one item each
+		"Api": "GetItem PutItem UpdateItem", "Gateway": "GetItem BatchGetItem"}}, // which of these take one item each
 	{"dynamodb", "a tenant's keys", tableARN + "/index/tenant", under("KEYS#acme"), map[string]string{"Api": "Query"}},
 
 	// Tenants' limits and doors: written by the operator alone.
 	{"dynamodb", "a tenant's record", tableARN, under("TENANT#acme"), map[string]string{
-		"Api": "GetItem BatchGetItem", "Ingest": "GetItem", "Gateway": "GetItem BatchGetItem"}},
+		"Api": "GetItem BatchGetItem", "Reap": "GetItem", "Ingest": "GetItem", "Gateway": "GetItem BatchGetItem"}},
 	{"dynamodb", "the list of tenants", tableARN + "/index/tenant", under("TENANTS"), nil},
 
 	{"dynamodb", "a batch, its parts and events", tableARN, under("T#acme#B#batch_1"), map[string]string{
@@ -54,7 +54,7 @@ var rights = []probe{
 	{"dynamodb", "an upload's record", tableARN, under("U#acme"), map[string]string{"Api": "GetItem PutItem UpdateItem"}},
 	{"dynamodb", "a receipt of the gateway", tableARN, under("RC#acme#batch_1"), map[string]string{"Gateway": "PutItem UpdateItem", "Api": "Query"}},
 	{"dynamodb", "items of a kind that nobody knows", tableARN, under("NEW#acme"), nil},
-	{"dynamodb", "a tenant's batches", tableARN + "/index/tenant", under("B#acme"), map[string]string{"Api": "Query", "Ingest": "Query"}},
+	{"dynamodb", "a tenant's batches", tableARN + "/index/tenant", under("B#acme"), map[string]string{"Api": "Query", "Ingest": "Query", "Reap": "Query"}},
 	{"dynamodb", "a tenant's files", tableARN + "/index/tenant", under("F#acme"), map[string]string{"Api": "Query"}},
 	{"dynamodb", "what is due", tableARN + "/index/due", under("DUE#7"), map[string]string{"Api": "Query", "Reap": "Query"}},
 	{"dynamodb", "batches by another index", tableARN + "/index/due", under("NEW#acme"), nil},
@@ -218,7 +218,7 @@ func TestNoWildcards(t *testing.T) {
 				}
 			}
 			want := onAll[name]
-			if s.opts.network.vpc != "" && (name == "Work" || name == "Gateway") {
+			if s.opts.network.VPC != "" && (name == "Work" || name == "Gateway") {
 				want = append(slices.Clone(want), interfaces...)
 			}
 			slices.Sort(all)

@@ -56,7 +56,7 @@ func newStack(app awscdk.App, name string, opts options) awscdk.Stack {
 		gate.function.allow(gatewayPermissions(stack, s, opts))
 	}
 	var net *network // nil without a VPC
-	if opts.network.vpc != "" {
+	if opts.network.VPC != "" {
 		net = newNetwork(stack, s, q, opts)
 		for _, f := range callers {
 			net.take(stack, f)

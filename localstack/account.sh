@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Deploys to a real AWS account: the one that your AWS credentials, profile and region name. arm64 functions.
 . "$(dirname "$0")/settings.sh"
+# shellcheck source=stage.sh
+. "$root/localstack/stage.sh"
 
 if [ -n "${AWS_ENDPOINT_URL:-}" ]; then
   die "this shell points at a local stack (AWS_ENDPOINT_URL=$AWS_ENDPOINT_URL): open a new one to deploy to an account"
@@ -12,12 +14,13 @@ Secrets Manager and name the secret: HOLDFAST_UPSTREAM_SECRET=holdfast/upstream
 Several, by model: docs/upstreams.md'
 
 sh localstack/doctor.sh
-bash localstack/tools.sh locked
-bash localstack/binaries.sh locked commands holdfast
-"$bin_dir/holdfast" config >/dev/null # names every bad setting, before minutes are spent
-echo 'building the functions for arm64 and the app (minutes when it is the first time)'
-bash localstack/binaries.sh locked functions arm64
-bash localstack/binaries.sh locked infra
+stage commands bash localstack/binaries.sh locked commands holdfast
+stage settings "$bin_dir/holdfast" config --deploy # names everything that won't do, before minutes are spent
+stage tools bash localstack/tools.sh locked
+echo 'building the functions for arm64, then the app: some minutes each when it is the first time'
+stage functions bash localstack/binaries.sh locked functions arm64
+stage infra bash localstack/binaries.sh locked infra
+trap - INT TERM HUP # cdk asks questions, so it is no stage: it needs the terminal
 
 outputs="$root/.local/outputs.json"
 cdk=("$tools_dir/node_modules/.bin/cdk" --no-notices)

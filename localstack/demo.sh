@@ -6,6 +6,7 @@ doctor
 prepare
 build
 deploy
+upstream
 stage_shown batch bash localstack/batch.sh
 stage_table
 printf 'The stack stays up. For its variables: . %s    To end it: make down\n' "$local_dir/env"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Invokes a deployed function with a sample event, or prints what the functions logged.
 
-  function.py invoke OUTPUTS NAME EVENT.json     exit 1 when the function answers with an error
+  function.py invoke OUTPUTS NAME EVENT.json     exit 1 when the function answers with an error, or it is no event
   function.py logs   OUTPUTS [NAME...]           the last lines of each
 
 NAME is the folder under functions/. AWS_ENDPOINT_URL says where, as for every client.
@@ -30,14 +30,45 @@ def deployed(outputs):
     return {key[: -len(end)].lower(): value for key, value in stack.items() if key.endswith(end)}
 
 
+def event_in(path):
+    """The bytes of an event: one JSON object, which is what every handler takes."""
+    with open(path, "rb") as file:
+        text = file.read()
+    try:
+        what = "an object" if isinstance(json.loads(text), dict) else "something else"
+    except (ValueError, RecursionError) as why:
+        what = str(why)
+    if what != "an object":
+        sys.exit(
+            f"{path} is no event ({what}): an event is one JSON object, as in events/*.json."
+            " A file of requests is no event: .local/bin/holdfast submit FILE --wait"
+        )
+    return text
+
+
+MARK = "\0" * 8  # between the head of a streamed answer and its body
+
+
+def shown(payload):
+    """An answer for a person. Of a streamed one that is its head, and then its body."""
+    text = payload.decode("utf-8", "replace")
+    stream = text
+    if text.startswith('"'):  # the emulator quotes a stream
+        try:
+            stream = json.loads(text)
+        except ValueError:
+            pass
+    head, mark, body = stream.partition(MARK)
+    return f"{head}\n\n{body}" if mark else text
+
+
 def invoke(outputs, name, event):
     functions = deployed(outputs)
     if name not in functions:
         sys.exit(f"no function {name}; there are {', '.join(sorted(functions))}")
-    with open(event, "rb") as file:
-        answer = client("lambda").invoke(FunctionName=functions[name], Payload=file.read(), LogType="Tail")
+    answer = client("lambda").invoke(FunctionName=functions[name], Payload=event_in(event), LogType="Tail")
     print(base64.b64decode(answer.get("LogResult", "")).decode("utf-8", "replace").rstrip(), file=sys.stderr)
-    print(answer["Payload"].read().decode("utf-8", "replace"))
+    print(shown(answer["Payload"].read()))
     return 1 if answer.get("FunctionError") else 0
 
 

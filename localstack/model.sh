@@ -30,8 +30,25 @@ stop() {
   rm -f "$run_dir/model.port" "$run_dir/model.built"
 }
 
+# look: one line on stderr where UPSTREAM_URL names a server that isn't there. No fault: it may be started later.
+look() {
+  [ -n "${UPSTREAM_URL:-}" ] || return 0
+  python - "$UPSTREAM_URL" <<'END' >&2
+import socket, sys, urllib.parse
+try:
+    url = urllib.parse.urlsplit(sys.argv[1])
+    place = url.hostname, url.port or {"http": 80}.get(url.scheme, 443)
+    socket.create_connection(place, timeout=3).close()
+except ValueError as error:
+    print(f"UPSTREAM_URL is no URL: {error}")
+except OSError as error:
+    print("nobody answers at %s, port %d, where UPSTREAM_URL leads (%s): start that server, or make up again with another URL; until then no line is answered" % (*place, error))
+END
+}
+
 case ${1:-} in
   start) start ;;
   stop) stop ;;
-  *) die "usage: model.sh start|stop" ;;
+  look) look ;;
+  *) die "usage: model.sh start|look|stop" ;;
 esac

@@ -13,6 +13,14 @@ doctor() {
   stage_ended doctor "$began"
 }
 
+# upstream: what a person who set one of the two variables would wonder about later.
+upstream() {
+  if [ -n "${HOLDFAST_UPSTREAM_URL:-}" ]; then
+    printf 'HOLDFAST_UPSTREAM_URL is for make deploy and ignored here: UPSTREAM_URL=%s names the model server of a local stack\n' "$HOLDFAST_UPSTREAM_URL" >&2
+  fi
+  bash localstack/model.sh look
+}
+
 prepare() {
   stage tools bash localstack/tools.sh locked
   stage certificate bash localstack/certificate.sh
@@ -21,7 +29,7 @@ prepare() {
 build() {
   stage commands bash localstack/binaries.sh locked commands
   # Before minutes are spent on what a bad setting would stop in the end.
-  stage settings "$bin_dir/holdfast" config
+  stage settings bash localstack/stack.sh settings
   stage functions bash localstack/binaries.sh locked functions host
   stage infra bash localstack/binaries.sh locked infra
 }
@@ -56,6 +64,7 @@ if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   build
   deploy
   stage_table
+  upstream
   # shellcheck source=/dev/null
   (. "$local_dir/env" && printf 'The stack is up: %s\n  model  %s\n  load   . %s\n  end    make down\n' "$HOLDFAST_URL" "$MODEL_URL" "$local_dir/env")
 fi

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +30,7 @@ type app struct {
 	stdout, stderr io.Writer
 	terminal       bool // stderr is one: bars, else plain lines
 	getenv         func(string) string
+	environ        func() []string // as os.Environ
 	now            func() time.Time
 	http           *http.Client
 	keys           func(ctx context.Context, table string) (access.Store, error)
@@ -37,11 +40,31 @@ type app struct {
 	pause          time.Duration          // before a failed read is tried again, at first
 	cache          func() (string, error) // folder for what can be lost
 
-	json bool // --json
+	json    bool // --json
+	printed bool // stdout has its object
 }
 
 // run is the whole program, but for the process around it.
 func run(ctx context.Context, args []string, a *app) int {
+	root := a.root()
+	root.SetArgs(args)
+	called, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	f, ok := errors.AsType[*failure](err)
+	if !ok { // cobra's own, about flags
+		f = usage(seeHelp(called), "%v", err)
+	}
+	if f.exit == exitUsage && asksForJSON(args) {
+		a.json = true // flags are read up to the wrong one
+	}
+	a.explain(f)
+	return f.exit
+}
+
+// root is the whole tree of commands.
+func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "holdfast",
 		Short:         "Run batches of inference requests on your own AWS account",
@@ -55,21 +78,27 @@ func run(ctx context.Context, args []string, a *app) int {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetArgs(args)
 	root.AddCommand(a.submit(), a.status(), a.cancel(), a.results(), a.receipts(), a.events(), a.dead(), a.reclaim(), a.cost(), a.key(), a.tenant(), a.config())
-	nameArguments(root)
+	a.nameArguments(root)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(seeHelp(c), "%v", err) })
+	return root
+}
 
-	called, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return exitDone
+// asksForJSON reports whether --json is among the arguments, whatever is wrong with
+// the rest of them.
+func asksForJSON(args []string) bool {
+	for _, arg := range args {
+		name, value, given := strings.Cut(arg, "=")
+		switch {
+		case arg == "--":
+			return false
+		case name != "--json":
+			continue
+		}
+		yes, err := strconv.ParseBool(value)
+		return !given || yes || err != nil
 	}
-	f, ok := errors.AsType[*failure](err)
-	if !ok { // cobra's own, about flags
-		f = usage(seeHelp(called), "%v", err)
-	}
-	a.explain(f)
-	return f.exit
+	return false
 }
 
 // failure is why a command ends with something else than 0.
@@ -95,7 +124,8 @@ func failed(hint string, err error, format string, args ...any) *failure {
 	return &failure{exit: exitFailed, what: fmt.Sprintf(format, args...), hint: hint, err: err}
 }
 
-// explain tells a person on stderr and, with --json, a script on stdout.
+// explain tells a person on stderr and, with --json, a script on stdout: unless that
+// has its one object already, which says it in its own way.
 func (a *app) explain(f *failure) {
 	if f.shown {
 		return
@@ -104,7 +134,7 @@ func (a *app) explain(f *failure) {
 	if f.hint != "" {
 		fmt.Fprintf(a.stderr, "  %s\n", printable(f.hint))
 	}
-	if a.json {
+	if a.json && !a.printed {
 		type fault struct {
 			Message   string `json:"message"`
 			Hint      string `json:"hint,omitempty"`
@@ -121,6 +151,7 @@ func (a *app) explain(f *failure) {
 
 // printJSON writes v as the one object on stdout.
 func (a *app) printJSON(v any) error {
+	a.printed = true // also if half of it is
 	enc := json.NewEncoder(a.stdout)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)

@@ -255,7 +255,8 @@ const (
 	patience     = time.Minute
 )
 
-// patiently repeats a read while its failure may pass: no connection, 429, 5xx.
+// patiently repeats what may be done twice while its failure may pass: no connection,
+// 429, 5xx, a copy of it under way.
 func (c *client) patiently(ctx context.Context, read func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval = c.pause
@@ -265,7 +266,7 @@ func (c *client) patiently(ctx context.Context, read func() error) error {
 		e, ours := errors.AsType[*apiError](err)
 		switch {
 		case err == nil:
-		case ours && e.Status != http.StatusTooManyRequests && e.Status < 500, !ours && !passing(err):
+		case ours && e.Status != http.StatusTooManyRequests && e.Status < 500 && e.Code != "idempotency_in_progress", !ours && !passing(err):
 			err = backoff.Permanent(err)
 		case ours && e.After > 0 && e.After <= patience:
 			err = errors.Join(err, backoff.RetryAfter(int(e.After/time.Second)))
@@ -359,6 +360,8 @@ func (c *client) adviceFor(e *apiError) string {
 		return "Check " + right + ". If that port speaks TLS, it begins with https://."
 	case e.Foreign != "":
 		return "Check " + right
+	case e.Code == "unknown_url":
+		return "Is " + envURL + " the API's (ApiUrl), not the gateway's?"
 	case e.Status == http.StatusUnauthorized:
 		return "Check " + envKey + ". A new key: holdfast key create --help"
 	case e.Code == "scope_not_allowed":

@@ -127,3 +127,10 @@ func TestLasting(t *testing.T) {
 		}
 	}
 }
+
+// The gateway knows no batches and says so; what may be wrong is the URL.
+func TestTheGatewaysURL(t *testing.T) {
+	h := newHouse(t)
+	h.env[envURL] = h.url + "/gateway"
+	h.run("status", someBatch).is(1, "unknown_url", "Is "+envURL+" the API's (ApiUrl), not the gateway's?")
+}

@@ -173,6 +173,19 @@ func TestEvents(t *testing.T) {
 	if len(l.Data) != 130 || l.Data[0].Part != nil || *l.Data[1].Part != 0 {
 		t.Errorf("%d events", len(l.Data))
 	}
+	// One whose id stands for ten minutes is shown when it was, and in its place.
+	late := batch.Event{Tenant: "acme", Batch: b.ID, At: at.Truncate(10 * time.Minute), Seen: at.Add(90*time.Second + time.Millisecond), Part: batch.NoPart, Kind: batch.EventCircuitOpen, Reason: "it was late"}
+	if err := h.mem.Table.Events.Record(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	lines = strings.Split(h.run("events", b.ID).is(0).stdout, "\n")
+	if lines[91] != "2026-10-12T09:01:30.008Z  batch      circuit_open    it was late" {
+		t.Errorf("%q", lines[88:94])
+	}
+	h.run("events", b.ID, "--json").is(0).object(&l)
+	if e := l.Data[91]; e.Kind != "circuit_open" || e.Time != "2026-10-12T09:01:30.008Z" || e.CreatedAt != at.Unix()+90 {
+		t.Errorf("%+v", e)
+	}
 	h.run("events", "batch_aaaaaaaaaaaaaaaaaaaaaaaaaa").is(1, "batch_not_found")
 	h.run("events").is(2, "name a BATCH: holdfast events BATCH [flags]", "See holdfast events --help.")
 	h.run("events", b.ID, "--limit", "-1").is(2, "must not be negative")

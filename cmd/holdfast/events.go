@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,9 +21,10 @@ func (a *app) events() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events BATCH",
 		Short: "Show what happened to a batch, oldest first",
-		Long: `Show what happened to a batch and its parts, oldest first: leases that expired,
-parts that were given back, stolen, declared dead, redriven or sealed, executions
-that were started again, how its ending was decided.
+		Long: `Show what happened to a batch and its parts, oldest first: claims, leases
+that expired, parts that were given back, stolen, declared dead, redriven or sealed,
+models whose circuit opened, executions that were started again, how its ending was
+decided.
 
 It is a log for people. Events are written after the fact and may be missing;
 counts come from "holdfast status".`,
@@ -39,6 +41,8 @@ counts come from "holdfast status".`,
 			if err != nil {
 				return c.trouble("read the events of "+args[0], err)
 			}
+			// The API's order is that of ids, of which one may stand for ten minutes.
+			slices.SortStableFunc(events, func(a, b openai.BatchEvent) int { return timeOf(a).Compare(timeOf(b)) })
 			if a.json {
 				return a.printJSON(openai.NewList(events, false))
 			}
@@ -57,10 +61,19 @@ counts come from "holdfast status".`,
 	return cmd
 }
 
+// timeOf is when the event was; zero where its time is none.
+func timeOf(e openai.BatchEvent) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, e.Time)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
 // event is one line for a person.
 func event(e openai.BatchEvent) string {
 	at := e.Time
-	if t, err := time.Parse(time.RFC3339Nano, e.Time); err == nil {
+	if t := timeOf(e); !t.IsZero() {
 		at = t.UTC().Format("2006-01-02T15:04:05.000Z")
 	}
 	of := "batch"

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ type house struct {
 	term bool
 
 	stdin string
+	now   func() time.Time // nil: the real one
 
 	account account // whose bills are read
 
@@ -101,7 +103,9 @@ func newHouse(t *testing.T) *house {
 				http.Error(w, "<Error/>", http.StatusBadRequest)
 				return
 			}
-			w.Write(h.mem.Objects.Bytes("results", key))
+			for _, bucket := range []string{"results", "inputs"} {
+				w.Write(h.mem.Objects.Bytes(bucket, key)) // in one of them
+			}
 			return
 		}
 		api.ServeHTTP(w, r)
@@ -138,10 +142,20 @@ func (h *house) run(args ...string) ran { return h.runIn(h.t.Context(), args...)
 func (h *house) runIn(ctx context.Context, args ...string) ran {
 	h.t.Helper()
 	var out, errs bytes.Buffer
+	now := h.now
+	if now == nil {
+		now = time.Now
+	}
 	code := run(ctx, args, &app{
 		stdin: strings.NewReader(h.stdin), stdout: &out, stderr: &errs, terminal: h.term,
-		getenv:   func(name string) string { return h.env[name] },
-		now:      time.Now,
+		getenv: func(name string) string { return h.env[name] },
+		environ: func() (all []string) {
+			for name, value := range h.env {
+				all = append(all, name+"="+value)
+			}
+			return all
+		},
+		now:      now,
 		http:     &http.Client{},
 		keys:     func(context.Context, string) (access.Store, error) { return h.mem.Table.Keys, nil },
 		tenants:  func(context.Context, string) (access.Tenants, error) { return h.mem.Table.Tenants, nil },
@@ -156,7 +170,11 @@ func (h *house) runIn(ctx context.Context, args ...string) ran {
 	if strings.Contains(out.String()+errs.String(), "S1GNATURE") {
 		h.t.Error("a signed URL was printed")
 	}
-	return ran{h.t, code, out.String(), errs.String()}
+	r := ran{h.t, code, out.String(), errs.String()}
+	if slices.Contains(args, "--json") {
+		r.object(new(map[string]any)) // whatever became of it
+	}
+	return r
 }
 
 // is checks the exit status and what was said.

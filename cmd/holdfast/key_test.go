@@ -138,6 +138,21 @@ func TestConfig(t *testing.T) {
 	h.run("config").is(2, "HOLDFAST_LEASE", "HOLDFAST_PART_LINES")
 }
 
+// What make deploy asks before it builds anything.
+func TestConfigForADeploy(t *testing.T) {
+	h := newHouse(t)
+	h.run("config", "--deploy").is(2, "HOLDFAST_UPSTREAM_URL is missing")
+	h.env["HOLDFAST_UPSTREAM_URL"] = "https://models.example.com"
+	if r := h.run("config", "--deploy").is(0); !strings.Contains(r.stdout, "HOLDFAST_LEASE") {
+		t.Errorf("%s", r.stdout)
+	}
+	h.env["HOLDFAST_LEESE"] = "1s"
+	h.run("config").is(0, "HOLDFAST_LEESE: nothing reads it; is HOLDFAST_LEASE meant?")
+	h.env["HOLDFAST_LEASE"], h.env["DOORS"], h.env["HOLDFAST_UPSTREAM_URL"] = "1s", "ajar", "http://127.0.0.1:9"
+	h.env["HOLDFAST_UPSTREAMS"] = `[{"models":["a"],"url":"https://a.example.com","secrett":"b"}]`
+	h.run("config", "--deploy").is(2, "HOLDFAST_LEESE", "HOLDFAST_LEASE=1s", "doors=ajar (DOORS of make deploy)", "127.0.0.1: address is refused", `entry 1: "secrett"`)
+}
+
 func TestUsage(t *testing.T) {
 	h := newHouse(t)
 	h.run("bogus").is(2, "bogus", "--help")

@@ -47,6 +47,7 @@ func main() {
 		stderr:   os.Stderr,
 		terminal: term.IsTerminal(int(os.Stderr.Fd())),
 		getenv:   os.Getenv,
+		environ:  os.Environ,
 		now:      time.Now,
 		http:     &http.Client{Transport: transport},
 		keys:     openKeys,

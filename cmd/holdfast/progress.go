@@ -70,6 +70,17 @@ func (b *bar) line() {
 	b.a.note("  %s %d/%d", b.what, b.current, b.total)
 }
 
+// aside says something beside the bar.
+func (b *bar) aside(say func()) {
+	if b == nil || b.bar == nil {
+		say()
+		return
+	}
+	_ = b.bar.Clear() // only a bar
+	say()
+	_ = b.bar.RenderBlank()
+}
+
 // finish takes the bar off the terminal.
 func (b *bar) finish() {
 	if b == nil {

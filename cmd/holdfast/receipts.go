@@ -30,7 +30,7 @@ A line that was cancelled or expired before it had a result, or whose part was
 dead, has no receipt: its error says so.
 
 With --gateway they are those of the calls that the gateway made for the batch, which
-may run still; with --day those of its calls for no batch on that day (UTC). They say
+may run still; with --day those of its calls outside any batch on that day (UTC). They say
 which key was shown, too. One with the outcome "lost" is of a call that may have been
 made, and whose end nobody recorded.`,
 		Example: "  holdfast receipts batch_… --output receipts.jsonl\n  holdfast receipts --gateway batch_…\n  holdfast receipts --day 2026-10-12",
@@ -38,7 +38,7 @@ made, and whose end nobody recorded.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case day != "" && (byGateway || len(args) > 0):
-				return usage("", "--day is for the gateway's calls for no batch: name neither a batch nor --gateway")
+				return usage("", "--day is for the gateway's calls outside any batch: name neither a batch nor --gateway")
 			case day != "":
 				return a.runCallsOfDay(cmd.Context(), day, output)
 			case len(args) == 0:
@@ -51,7 +51,7 @@ made, and whose end nobody recorded.`,
 	}
 	c.Flags().StringVar(&output, "output", "-", "file for the receipts (- for stdout)")
 	c.Flags().BoolVar(&byGateway, "gateway", false, "those of the gateway's calls for the batch")
-	c.Flags().StringVar(&day, "day", "", "those of the gateway's calls for no batch on this day (2026-10-12, UTC)")
+	c.Flags().StringVar(&day, "day", "", "those of the gateway's calls outside any batch on this day (2026-10-12, UTC)")
 	c.AddCommand(a.receiptsVerify())
 	return c
 }

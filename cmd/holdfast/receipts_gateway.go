@@ -33,7 +33,7 @@ func (a *app) runCallsOfDay(ctx context.Context, day, output string) error {
 	if err != nil {
 		return err
 	}
-	return a.runCalls(ctx, c, "/v1/receipts", url.Values{"day": {day}}, "for no batch on "+day, map[string]any{"day": day}, output)
+	return a.runCalls(ctx, c, "/v1/receipts", url.Values{"day": {day}}, "outside any batch on "+day, map[string]any{"day": day}, output)
 }
 
 // runCalls fetches a list of the gateway's receipts to its end; said becomes what --json

@@ -59,7 +59,7 @@ func TestReceiptsOfTheGateway(t *testing.T) {
 		}
 	}
 	h.calls("", time.Date(2026, 10, 11, 23, 59, 59, 0, time.UTC), 1)
-	h.run("receipts", "--day", "2026-10-11").is(0, "1 call for no batch on 2026-10-11.\n")
+	h.run("receipts", "--day", "2026-10-11").is(0, "1 call outside any batch on 2026-10-11.\n")
 	to := filepath.Join(t.TempDir(), "calls.jsonl")
 	var out struct {
 		Day                   string

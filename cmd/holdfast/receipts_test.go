@@ -21,38 +21,44 @@ const receiptsBatch = "batch_ended0000000000000001"
 
 // story is a batch of three lines: one that succeeded, one that failed, one that was
 // cancelled before it was sent.
-type story struct{ input, output, errors, receipts string }
+type story struct {
+	input, output, errors, receipts string
+	lines                           int64
+}
 
 func newStory() story {
-	sum := func(s string) string { h := sha256.Sum256([]byte(s)); return hex.EncodeToString(h[:]) }
 	var s story
-	line := func(i int, custom string, response *openai.Response, code string, receipt bool) {
-		body := fmt.Sprintf(`{"model":"m","n":%d}`, i)
-		s.input += `{"custom_id":` + custom + `,"method":"POST","url":"/v1/embeddings","body":` + body + "}\n"
-		id := openai.RequestResultID(receiptsBatch, i+1)
-		l := openai.NoReply(id, []byte(custom), code)
-		r := batch.Receipt{
-			Time: time.Now(), Tenant: "acme", Batch: receiptsBatch, Line: int64(i), ID: id, CustomID: json.RawMessage(custom), OnBehalfOf: "ann",
-			Worker: "w", Attempt: 1, Model: "m", RequestHash: sum(body),
-		}
-		if response != nil {
-			l = openai.Reply(id, []byte(custom), *response)
-			r.Status, r.ReplyHash = response.StatusCode, sum(string(response.Body))
-		}
-		if l.OK() {
-			s.output += string(l.Append(nil))
-		} else {
-			s.errors += string(l.Append(nil))
-		}
-		if receipt {
-			b, _ := json.Marshal(r)
-			s.receipts += string(b) + "\n"
-		}
-	}
-	line(0, `"a"`, &openai.Response{StatusCode: 200, Body: []byte(`{"answer":42}`)}, "", true)
-	line(1, `"b\u001b[2J"`, nil, openai.CodeRequestTimeout, true)
-	line(2, `"c"`, nil, openai.CodeBatchCancelled, false)
+	s.line(1, `"a"`, &openai.Response{StatusCode: 200, Body: []byte(`{"answer":42}`)}, "", true)
+	s.line(2, `"b\u001b[2J"`, nil, openai.CodeRequestTimeout, true)
+	s.line(3, `"c"`, nil, openai.CodeBatchCancelled, false)
 	return s
+}
+
+// line adds the batch's next line, which is on a physical line of the input.
+func (s *story) line(physical int, custom string, response *openai.Response, code string, receipt bool) {
+	sum := func(s string) string { h := sha256.Sum256([]byte(s)); return hex.EncodeToString(h[:]) }
+	body := fmt.Sprintf(`{"model":"m","n":%d}`, s.lines)
+	s.input += strings.Repeat("\n", physical-1-strings.Count(s.input, "\n")) + `{"custom_id":` + custom + `,"method":"POST","url":"/v1/embeddings","body":` + body + "}\n"
+	id := openai.RequestResultID(receiptsBatch, physical)
+	l := openai.NoReply(id, []byte(custom), code)
+	r := batch.Receipt{
+		Time: time.Now(), Tenant: "acme", Batch: receiptsBatch, Line: s.lines, ID: id, CustomID: json.RawMessage(custom), OnBehalfOf: "ann",
+		Worker: "w", Attempt: 1, Model: "m", RequestHash: sum(body),
+	}
+	s.lines++
+	if response != nil {
+		l = openai.Reply(id, []byte(custom), *response)
+		r.Status, r.ReplyHash = response.StatusCode, sum(string(response.Body))
+	}
+	if l.OK() {
+		s.output += string(l.Append(nil))
+	} else {
+		s.errors += string(l.Append(nil))
+	}
+	if receipt {
+		b, _ := json.Marshal(r)
+		s.receipts += string(b) + "\n"
+	}
 }
 
 // tell puts the story's files where a batch has them that was cancelled.
@@ -211,6 +217,39 @@ func TestVerifyFromDisk(t *testing.T) {
 	id := h.tell(s)
 	bad := file("bad", strings.Replace(s.input, `"n":0`, `"n":9`, 1))
 	h.run("receipts", "verify", id, "--input", bad).is(1, bad+", line 1: the SHA-256 of the body")
+}
+
+// A receipt that is missing is said of its own line, whatever else is at hand: the
+// next error is of a line that was not sent, and would do.
+func TestVerifyNamesTheLineWithoutReceipt(t *testing.T) {
+	for _, blank := range []int{0, 3} { // lines in the input, before the line
+		var s story
+		ok := &openai.Response{StatusCode: 200, Body: []byte(`{}`)}
+		s.line(1, `"0"`, ok, "", true)
+		s.line(2+blank, `"1"`, ok, "", false)
+		s.line(3+blank, `"2"`, ok, "", true)
+		s.line(4+blank, `"99"`, nil, openai.CodeBatchExpired, false)
+		h := newHouse(t)
+		dir := t.TempDir()
+		args := []string{"receipts", "verify"}
+		for name, content := range map[string]string{"receipts": s.receipts, "output": s.output, "errors": s.errors, "input": s.input} {
+			args = append(args, "--"+name, filepath.Join(dir, name))
+			if err := os.WriteFile(args[len(args)-1], []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.run(args...).is(1, filepath.Join(dir, "output")+`, line 2: custom_id "1": line 1 has no receipt`)
+	}
+}
+
+// Files in each other's place are told from such that disagree.
+func TestVerifyOfSwappedFiles(t *testing.T) {
+	h := newHouse(t)
+	s := newStory()
+	s.receipts, s.output = s.output, s.receipts
+	if r := h.run("receipts", "verify", h.tell(s)).is(1, "receipts, line 1: it is no receipt"); strings.Contains(r.stderr, `not ""`) {
+		t.Error(r.stderr)
+	}
 }
 
 // A download that is torn goes on where it was, with another link; one that is torn

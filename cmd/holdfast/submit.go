@@ -26,6 +26,7 @@ type submission struct {
 	window   string
 	metadata []string
 	wait     bool
+	key      string // "": none
 }
 
 func (a *app) submit() *cobra.Command {
@@ -41,16 +42,24 @@ where it was; what it needs for that is kept in the user's cache folder.
 
 With --wait the command stays until the batch has ended and shows its counts,
 its first results and where its files are. Interrupting it does not stop the
-batch.`,
+batch.
+
+With --idempotency-key the same file is one batch, however often it is submitted
+under that key and by whichever door; another file, or the same one for another
+endpoint, window or submitter, is refused.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s.file = args[0]
+			if c.Flags().Changed(keyFlag) && !openai.ValidIdempotencyKey(s.key) {
+				return usage("For example --"+keyFlag+" order-7.", "--%s takes 1 to %d printable ASCII characters, and no space at its ends", keyFlag, openai.MaxIdempotencyKey)
+			}
 			return a.runSubmit(c.Context(), s)
 		},
 	}
 	c.Flags().StringVar(&s.endpoint, "endpoint", "", "endpoint of every line (default: the url of the file's first line)")
 	c.Flags().StringVar(&s.window, "window", "24h", "completion window")
 	c.Flags().StringArrayVar(&s.metadata, "metadata", nil, "key=value kept with the batch (repeatable)")
+	c.Flags().StringVar(&s.key, keyFlag, "", "your own name for this request: under it there is one batch (1 to 255 printable ASCII characters)")
 	c.Flags().BoolVar(&s.wait, "wait", false, "wait for the end of the batch")
 	return c
 }
@@ -97,22 +106,20 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 		return c.trouble("upload "+s.file, err)
 	}
 	create.InputFileID = file.ID
-	body, err := json.Marshal(create)
+	b, err := a.create(ctx, c, create, s.key, f, size)
 	if err != nil {
-		return failed("", err, "create a batch: %v", err)
-	}
-	var b openai.Batch
-	if err := c.post(ctx, "/v1/batches", "application/json", bytes.NewReader(body), int64(len(body)), &b); err != nil {
 		if e, ok := errors.AsType[*apiError](err); ok && e.Code == "file_not_found" {
 			sent.forget() // it was uploaded before and is gone since
 		} else if ok && e.Status == http.StatusBadRequest && e.Foreign == "" {
-			if flag, ok := map[string]string{"endpoint": "--endpoint", "completion_window": "--window"}[e.Param]; ok {
+			if flag, ok := map[string]string{"endpoint": "--endpoint", "completion_window": "--window", openai.IdempotencyKey: "--" + keyFlag}[e.Param]; ok {
 				return notAllowed(flag, file, e)
 			}
 		}
 		return c.trouble("create a batch of "+file.ID, err)
 	}
-	sent.forget()
+	if s.key == "" || b.InputFileID != file.ID {
+		sent.forget() // under a key the same command finds its file, and so its batch
+	}
 	if !s.wait {
 		if a.json {
 			return a.printJSON(b)
@@ -120,7 +127,7 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 		a.note("Batch %s is %s. See how it goes: holdfast status %[1]s", b.ID, b.Status)
 		return a.print("%s\n", b.ID)
 	}
-	a.note("Batch %s created from %s", b.ID, file.ID)
+	a.note("Batch %s created from %s", b.ID, b.InputFileID)
 	b, err = a.wait(ctx, c, b)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -257,44 +264,4 @@ func (a *app) sendDirect(ctx context.Context, c *client, f io.Reader, size int64
 	length := int64(len(head)) + size + int64(form.Len())
 	err = c.post(ctx, "/v1/files", w.FormDataContentType(), body, length, &file)
 	return file, err
-}
-
-// wait looks at the batch until it has ended, less often the longer it takes.
-// On an error b is the batch as last seen.
-func (a *app) wait(ctx context.Context, c *client, b openai.Batch) (openai.Batch, error) {
-	var bar *bar
-	defer func() { bar.finish() }()
-	status := ""
-	for look := a.look; ; look = min(look+look/10, 10*a.look) {
-		n := b.RequestCounts
-		if bar == nil && n.Total > 0 {
-			bar = a.newBar(b.Status, int64(n.Total), false)
-		}
-		if bar == nil && b.Status != status {
-			a.note("  %s", b.Status)
-		}
-		status = b.Status
-		bar.set(status, int64(n.Completed+n.Failed))
-		if terminal(b.Status) {
-			return b, nil
-		}
-		select {
-		case <-ctx.Done():
-			return b, ctx.Err()
-		case <-time.After(look):
-		}
-		var next openai.Batch
-		if err := c.get(ctx, "/v1/batches/"+b.ID, &next); err != nil {
-			return b, err
-		}
-		b = next
-	}
-}
-
-func terminal(status string) bool {
-	switch status {
-	case openai.StatusCompleted, openai.StatusFailed, openai.StatusExpired, openai.StatusCancelled:
-		return true
-	}
-	return false
 }

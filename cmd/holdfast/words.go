@@ -32,8 +32,23 @@ func lasting(d time.Duration) string {
 func seeHelp(c *cobra.Command) string { return "See " + c.CommandPath() + " --help." }
 
 // nameArguments has c, and each command under it, say by the names of its use line
-// which of its arguments are missing.
-func nameArguments(c *cobra.Command) {
+// which of its arguments are missing; of one that only prints its help, and with
+// --json can't, which commands it has.
+func (a *app) nameArguments(c *cobra.Command) {
+	if help := c.RunE; help != nil && c.HasSubCommands() && len(strings.Fields(c.Use)) == 1 {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if !a.json {
+				return help(c, args)
+			}
+			var names []string
+			for _, sub := range c.Commands() {
+				if sub.IsAvailableCommand() && sub.Name() != "help" {
+					names = append(names, sub.Name())
+				}
+			}
+			return usage(seeHelp(c), "name a command of %s: %s", c.CommandPath(), strings.Join(names, ", "))
+		}
+	}
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
@@ -43,7 +58,7 @@ func nameArguments(c *cobra.Command) {
 		}
 	}
 	for _, sub := range c.Commands() {
-		nameArguments(sub)
+		a.nameArguments(sub)
 	}
 }
 

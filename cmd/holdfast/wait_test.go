@@ -1,0 +1,60 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/internal/batch"
+)
+
+// still runs a batch through seventy looks at it that are five seconds apart, and
+// nothing changes.
+func (h *house) still() (stderr, id string) {
+	h.t.Helper()
+	clock := time.Date(2026, 10, 12, 9, 0, 0, 0, time.UTC)
+	h.now = func() time.Time { return clock }
+	h.look = func(n int) {
+		clock = clock.Add(5 * time.Second)
+		b := h.only()
+		switch {
+		case n == 20:
+			b.Status, b.Lines, b.Parts = batch.InProgress, 3, 1
+			h.mem.Table.SeedBatch(b)
+		case n == 90:
+			h.end(b, batch.Completed)
+		}
+	}
+	r := h.run("submit", h.file(line), "--wait").is(0)
+	return r.stderr, h.only().ID
+}
+
+func TestWaitSaysThatNothingChanges(t *testing.T) {
+	h := newHouse(t)
+	stderr, id := h.still()
+	var got []string
+	for l := range strings.Lines(stderr) {
+		if strings.HasPrefix(l, "  ") {
+			got = append(got, strings.TrimSpace(l))
+		}
+	}
+	why := "; holdfast events " + id + " may tell why"
+	want := []string{
+		"validating", "still validating after 30s" + why, "still validating after 1m" + why,
+		"in_progress 0/3", "still 0/3 after 30s" + why, "still 0/3 after 1m" + why, "still 0/3 after 2m" + why, "still 0/3 after 4m" + why, "completed 2/3",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%q,\nwant %q", got, want)
+	}
+}
+
+func TestWaitSaysThatNothingChangesBesideABar(t *testing.T) {
+	h := newHouse(t)
+	h.term = true
+	stderr, _ := h.still()
+	for _, want := range []string{"still 0/3 after 30s; ", "still 0/3 after 4m; "} {
+		if strings.Count(stderr, want) != 1 {
+			t.Errorf("%q", stderr)
+		}
+	}
+}
