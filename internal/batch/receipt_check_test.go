@@ -95,6 +95,25 @@ func TestReceiptsAgreeWithTheResults(t *testing.T) {
 	})
 }
 
+// What tokens a reply names is read of it as far as it goes, also where that is no JSON
+// in the end and is kept as a string.
+func TestReceiptsOfRepliesThatBreakOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bodies := []string{
+			`{"usage":{"total_tokens":7},"choices":[`, `{"usage":{"total_tokens":7}} and more`, "{\"usage\":{\"total_tokens\":7},\"x\":\"\xff", "{\"a\":\"\xff\",\"usage\":{\"total_tokens\":7}",
+			`"{\"usage\":{\"total_tokens\":7}}"`, ` "{\"usage\":{\"total_tokens\":7}}"`, `[{"usage":{"total_tokens":7}}]`, "", `{"usage":`,
+		}
+		r := newRig(t, len(bodies), len(bodies), func(_ context.Context, c batch.Call) (batch.Reply, error) { return reply(200, bodies[c.Line]), nil })
+		r.opts.Tries = 1
+		expect(t, r.run(nil, life), true, "done")
+		r.finish()
+		r.receiptsAgree()
+		if n := strings.Count(r.files().receipts, `"total_tokens":7`); n != 4 {
+			t.Errorf("%d receipts with tokens", n)
+		}
+	})
+}
+
 // A custom_id may be what is no character: it is data.
 func TestReceiptsOfOddIDs(t *testing.T) {
 	var f endedFiles

@@ -112,7 +112,7 @@ func (g *Gateway) report(r *http.Request, x *exchange) {
 		slog.String("request_id", x.id),
 		slog.String("route", x.route),
 		slog.Int("status", x.status),
-		slog.Int64("ms", g.now().Sub(x.began).Milliseconds()),
+		slog.Int64("ms", max(g.now().Sub(x.began).Milliseconds(), 0)),
 	}
 	if x.who.Tenant != "" {
 		attrs = append(attrs, slog.String("tenant", x.who.Tenant), slog.String("principal", x.who.OnBehalfOf), slog.String("key", x.who.Key))

@@ -116,7 +116,7 @@ type withdrawn struct{ error }
 // withdrawn it long ago.
 func (g *Gateway) still(q *request) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if !q.who.Replay || g.now().Sub(q.seen) <= maxAge {
+		if !q.who.Replay || within(maxAge, q.seen, g.now()) {
 			return nil
 		}
 		who, err := access.Decide(ctx, q.caller, q.asserted, g.views.runs(nil, &q.seen))

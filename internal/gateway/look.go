@@ -72,8 +72,11 @@ func (l *look) read(ctx context.Context, hash string, records []string) (access.
 }
 
 // settle reads the record of the key's tenant where it isn't known, together with what
-// else the replay will ask for.
+// else the replay will ask for; or tells what of it was read with the key.
 func (l *look) settle(ctx context.Context, tenant string, now time.Time) error {
+	if l != nil && l.of.tenant == tenant {
+		l.teach(now)
+	}
 	if l == nil || !l.batch && !l.owner || !l.began.IsZero() || l.tenants.Fresh(tenant, now) {
 		return nil
 	}
@@ -87,7 +90,7 @@ func (l *look) settle(ctx context.Context, tenant string, now time.Time) error {
 // view is what was seen of the batch; false where nothing was, or so long ago that a
 // look would have been given up.
 func (l *look) view(now time.Time) (view, bool) {
-	if l == nil || l.began.IsZero() || now.Sub(l.began) > lookTime {
+	if l == nil || l.began.IsZero() || !within(lookTime, l.began, now) {
 		return view{}, false
 	}
 	return viewOf(l.seen, l.seen.ID != "", l.began), true

@@ -115,12 +115,13 @@ func viewOf(b batch.Batch, there bool, now time.Time) view {
 }
 
 // keep keeps a view. Where two looked at once and the older look comes in last, it must
-// not make a cancelled batch run again for who comes next.
+// not make a cancelled batch run again for who comes next. One from before the clock was
+// set back gives way.
 func (s *views) keep(k viewKey, v view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, there := s.seen[k]
-	if there && old.at.After(v.at) {
+	if there && old.at.After(v.at) && !old.at.After(s.now()) {
 		return
 	}
 	if !there && len(s.seen) >= maxViews {
@@ -156,4 +157,11 @@ func (v view) usable(now time.Time, drain time.Duration) bool {
 		most = keepGood
 	}
 	return age >= 0 && age < most
+}
+
+// within reports whether at is so long ago, and no longer. Where the clock was set back
+// since, nobody knows.
+func within(most time.Duration, at, now time.Time) bool {
+	age := now.Sub(at)
+	return age >= 0 && age <= most
 }

@@ -18,7 +18,11 @@ var _ access.Pairs = (*Keys)(nil)
 
 // Pair implements access.Pairs.
 func (s *Keys) Pair(ctx context.Context, hash, tenant string) (access.Key, access.Tenant, error) {
-	of, err := s.together(ctx, hash, tenantKey(tenant))
+	var more []key
+	if tenant != "" {
+		more = append(more, tenantKey(tenant))
+	}
+	of, err := s.together(ctx, hash, more...)
 	if err == nil && hash == "" {
 		err = access.ErrNotFound
 	}

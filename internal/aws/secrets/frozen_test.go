@@ -33,3 +33,27 @@ func TestKeptWhileFrozen(t *testing.T) {
 	s.now = func() time.Time { return began.Add(-time.Hour) }
 	get(t, s, "three")
 }
+
+// Nor is a secret out of reach for longer where the clock was set back.
+func TestTroubleOfALaterHour(t *testing.T) {
+	began := time.Now()
+	v := instant("")
+	s := newSecrets(&v)
+	s.now = func() time.Time { return began }
+	if got, err := s.Get(t.Context(), "upstream"); err == nil {
+		t.Errorf("%q", got)
+	}
+	v = "one"
+	s.now = func() time.Time { return began.Add(-time.Hour) }
+	get(t, s, "one")
+
+	s.now = func() time.Time { return began }
+	get(t, s, "one")
+	for range renewals + 1 {
+		renew(t, s, "one", "one")
+	}
+	v = "two"
+	renew(t, s, "one", "one") // it was asked for too often
+	s.now = func() time.Time { return began.Add(-time.Hour) }
+	renew(t, s, "one", "two")
+}

@@ -149,7 +149,7 @@ func (s *Secrets) once(ctx context.Context, name, key string, known func() (stri
 func (s *Secrets) mayRenew(why refusal, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lately := slices.DeleteFunc(s.renewed[why], func(at time.Time) bool { return now.Sub(at) >= keep })
+	lately := slices.DeleteFunc(s.renewed[why], func(at time.Time) bool { return now.Before(at) || now.Sub(at) >= keep })
 	ok := len(lately) < renewals || now.Sub(lately[len(lately)-1]) >= slow
 	if ok {
 		lately = append(lately, now)
@@ -167,7 +167,7 @@ func (s *Secrets) known(name string) (string, error, bool) {
 	s.mu.Lock()
 	f, failed := s.failed[name]
 	s.mu.Unlock()
-	if !failed || !s.wall().Before(f.until) {
+	if left := f.until.Sub(s.wall()); !failed || left <= 0 || left > f.pause { // longer: the clock was set back
 		return "", nil, false
 	}
 	if old, ok := s.kept(name, lastResort); ok {
