@@ -234,6 +234,18 @@ func TestDrainEndsBeforeTheFunction(t *testing.T) {
 	}
 }
 
+// Whatever a submit may take, by the setting's floor and its ceiling, there is time for it
+// after an object and its settings were read, and for what a drain needs at its end.
+func TestDrainHasTimeForASubmit(t *testing.T) {
+	for _, submit := range []time.Duration{time.Second, 20 * time.Second, 45 * time.Second} {
+		s := config.Default()
+		s.SubmitTimeout = submit
+		if left := s.IngestTimeout() - margin - submit; left < 20*time.Second {
+			t.Errorf("with a submit of %s, %s are left for all before it", submit, left)
+		}
+	}
+}
+
 func TestWireReportsEveryFault(t *testing.T) {
 	env := map[string]string{"HOLDFAST_SUBMIT_TIMEOUT": "soon"}
 	_, err := wire(t.Context(), func(name string) string { return env[name] }, slog.New(slog.DiscardHandler))

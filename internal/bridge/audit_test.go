@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"holdfast/internal/bridge"
@@ -96,4 +97,34 @@ func (s audited) Release(ctx context.Context, k bridge.Key, tok lease.Token) err
 func (s audited) Row(ctx context.Context, tenant, name string) (r bridge.Row, err error) {
 	err = s.Around(ctx, "Bridge.Row", func() (err error) { r, err = s.plain.Row(context.WithoutCancel(ctx), tenant, name); return err })
 	return r, err
+}
+
+// townDoor reads letters of an id and a file.
+type townDoor struct {
+	w *town
+	p *resident
+}
+
+func (d townDoor) Open(_ context.Context, l bridge.Letter, _ time.Time) (bridge.Request, error) {
+	id, file, _ := strings.Cut(string(l.Body), " ")
+	b, was := d.w.mem.Table.Batch("acme", bridge.BatchID("acme", id))
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.were[l.Receipt] = was && b.Input.FileID == file
+	return townRequest(id, file), nil
+}
+
+func (d townDoor) Same(bridge.Letter, bridge.Request, bridge.Row) bool { return false }
+
+func (d townDoor) Refuse(ctx context.Context, l bridge.Letter, r bridge.Request, why error, _ time.Time) error {
+	return d.p.Around(ctx, "Door.Refuse", func() error {
+		d.w.mu.Lock()
+		was := d.w.were[l.Receipt]
+		d.w.mu.Unlock()
+		d.w.told(r, "", why, was)
+		d.w.mu.Lock()
+		defer d.w.mu.Unlock()
+		d.w.words[l.ID] = true
+		return nil
+	})
 }

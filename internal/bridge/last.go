@@ -23,8 +23,8 @@ func (e *LastError) Error() string {
 // Unwrap is the cause.
 func (e *LastError) Unwrap() error { return e.Cause }
 
-// wordTime bounds the word of a last delivery where ctx is over: what hung for all of
-// its time is a trouble like any other.
+// wordTime is what the word of a last delivery has at least, also where ctx is over or
+// about to be: what hung for all of its time is a trouble like any other.
 const wordTime = 5 * time.Second
 
 // last has word left of a letter that fails for the last time, and reports whether it
@@ -34,7 +34,7 @@ func (d *Drainer) last(ctx context.Context, l Letter, r Request, why error, now 
 	if !l.Last {
 		return false
 	}
-	if ctx.Err() != nil {
+	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && time.Until(end) < wordTime {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), wordTime)
 		defer cancel()

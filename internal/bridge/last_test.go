@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/internal/bridge"
+	"holdfast/internal/memory"
 )
 
 // A letter's last delivery leaves word of its trouble, and is done with; without word,
@@ -66,6 +67,8 @@ func (s *stuck) Refuse(ctx context.Context, _ bridge.Letter, _ bridge.Request, w
 func TestLastDeliveryOfWhatHangs(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	burst := func(context.Context) error { panic("at the disco") }
+	nearly := func(ctx context.Context) error { _ = memory.Wait(ctx, 10*time.Second-1); return errTrouble }
+	slowly := func(ctx context.Context) { _ = memory.Wait(ctx, time.Second) }
 	for name, c := range map[string]struct {
 		open func(context.Context) error
 		tell func(context.Context)
@@ -73,6 +76,7 @@ func TestLastDeliveryOfWhatHangs(t *testing.T) {
 		sum  bridge.Drained
 	}{
 		"hangs":                    {hang, nil, context.DeadlineExceeded.Error(), bridge.Drained{Ended: 1}},
+		"nearly to the end":        {nearly, slowly, "trouble", bridge.Drained{Ended: 1}},
 		"panics":                   {burst, nil, "a bug", bridge.Drained{Ended: 1}},
 		"panics over its word too": {burst, func(context.Context) { panic("again") }, "", bridge.Drained{Later: 1}},
 	} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/internal/bridge"
+	"holdfast/internal/lease"
 	"holdfast/internal/memory"
 )
 
@@ -312,4 +313,49 @@ func TestThiefThatIsTooLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// late is a Store whose first write comes to it after its caller has given up.
+type late struct {
+	bridge.Store
+	lands func() error
+}
+
+func (l *late) Claim(ctx context.Context, r bridge.Row) error {
+	if l.lands != nil {
+		return l.Store.Claim(ctx, r)
+	}
+	l.lands = func() error { return l.Store.Claim(context.WithoutCancel(ctx), r) }
+	return errTrouble
+}
+
+// A claim that lands when it was given back already is a dead owner's: it is fresh for as
+// long as any, and then somebody else's, once.
+func TestClaimThatLandsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, stolen, retaken := newRig(t), 0, 0
+		store := &late{Store: r.table.Bridge}
+		b, err := bridge.New(store, r.jobs, &bridge.Options{Wait: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Submit(t.Context(), request("k"), start); !errors.Is(err, errTrouble) || r.state("k") != "" {
+			t.Fatalf("%v, the row is %q", err, r.state("k"))
+		}
+		if err := store.lands(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Submit(t.Context(), request("k"), start.Add(12*time.Second)); !errors.Is(err, lease.ErrHeld) || r.jobs.submits != 0 {
+			t.Errorf("fresh: %v, %d submits", err, r.jobs.submits)
+		}
+		for range 2 {
+			if _, err := r.counted(&stolen, &retaken).Submit(t.Context(), request("k"), stale); err != nil || stolen != 1 || retaken != 0 || r.jobs.submits != 1 {
+				t.Errorf("stale: %v; %d thefts, %d taken up, %d submits", err, stolen, retaken, r.jobs.submits)
+			}
+		}
+		// And one that lands when the job is there changes nothing.
+		if taken, ok := errors.AsType[*bridge.TakenError](store.lands()); !ok || taken.Row.State != bridge.Confirmed {
+			t.Errorf("%+v", taken)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -115,12 +116,12 @@ func ParseResources(getenv func(string) string, role Role) (Resources, error) {
 		{EnvWorkQueueURL, &res.WorkQueueURL, "the URL of the work queue", httpURL},
 		{EnvDeadLettersURL, &res.DeadLettersURL, "the URL of the dead-letter queue", httpURL},
 		{EnvStateMachineARN, &res.StateMachineARN, "the ARN of the state machine", stateMachine},
-		{EnvUpstreamURL, &res.Upstream.URL, "the http(s) base URL of an OpenAI-compatible service, without /v1", baseURL},
+		{EnvUpstreamURL, &res.Upstream.URL, "the http(s) base URL of an OpenAI-compatible service, without /v1, credentials or query", baseURL},
 		{EnvUpstreamSecret, &res.Upstream.Secret, "the name of a Secrets Manager secret", secretName},
 		{EnvUpstreamKey, &res.Upstream.Key, "a bearer token without spaces", bearerToken},
 		{EnvIngestQueueURL, &res.IngestQueueURL, "the URL of the ingest queue", httpURL},
 		{EnvIngestDeadLettersURL, &res.IngestDeadLettersURL, "the URL of the ingest queue's dead letters", httpURL},
-		{EnvJobsURL, &res.Jobs.URL, "the http(s) base URL of a service with POST /v1/jobs, without /v1", baseURL},
+		{EnvJobsURL, &res.Jobs.URL, "the http(s) base URL of a service with POST /v1/jobs, without /v1, credentials or query", baseURL},
 		{EnvJobsSecret, &res.Jobs.Secret, "the name of a Secrets Manager secret", secretName},
 		{EnvJobsKey, &res.Jobs.Key, "a bearer token without spaces", bearerToken},
 	} {
@@ -134,7 +135,7 @@ func ParseResources(getenv func(string) string, role Role) (Resources, error) {
 			faults = append(faults, &Fault{Name: v.name, Allowed: v.allowed + " (needed by " + role.Name + ")"})
 		case value == "":
 		case !v.ok(value):
-			if v.name == EnvUpstreamKey || v.name == EnvJobsKey {
+			if v.name == EnvUpstreamKey || v.name == EnvJobsKey || strings.ContainsAny(value, "@?#") { // a password, or a key in a query
 				value = "(hidden)"
 			}
 			faults = append(faults, &Fault{Name: v.name, Value: value, Allowed: v.allowed})
@@ -188,6 +189,14 @@ func httpURL(s string) bool {
 
 func baseURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && httpURL(s) && u.User == nil && u.RawQuery == "" && u.Fragment == "" &&
+	if err != nil || !httpURL(s) {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	return u.User == nil && u.RawQuery == "" && u.Fragment == "" &&
 		!strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/v1")
 }

@@ -67,8 +67,9 @@ func TestResourcesRefuse(t *testing.T) {
 		{EnvUpstreamURL, "ftp://models.example.com"},
 		{EnvUpstreamURL, "https://models.example.com/v1"},
 		{EnvUpstreamURL, "https://models.example.com/v1/"},
-		{EnvUpstreamURL, "https://user:word@models.example.com"},
-		{EnvUpstreamURL, "https://models.example.com?a=b"},
+		{EnvUpstreamURL, "https://models.example.com:0"},
+		{EnvUpstreamURL, "https://models.example.com:65536"},
+		{EnvUpstreamURL, "https://models.example.com:99999999999999999999"},
 		{EnvUpstreamSecret, "holdfast/*"},
 		{EnvUpstreamSecret, "arn:aws:secretsmanager:eu-west-1:1:secret:s"},
 	} {
@@ -79,6 +80,25 @@ func TestResourcesRefuse(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.name+"="+c.value) {
 			t.Errorf("%s=%s: %v", c.name, c.value, err)
 		}
+	}
+}
+
+// A URL that is refused may hold a password, or a key in its query.
+func TestURLsAreNotPrintedWithSecrets(t *testing.T) {
+	for _, value := range []string{
+		"https://user:word@models.example.com", "https://user:word@models.example.com/v1", "https://models.example.com?key=word", "https://models.example.com#word", "user:word@%zz",
+	} {
+		vars := maps.Clone(everything)
+		vars[EnvUpstreamURL] = value
+		_, err := ParseResources(env(vars), Work)
+		if err == nil || strings.Contains(err.Error(), "word") || !strings.Contains(err.Error(), EnvUpstreamURL+"=(hidden)") || !strings.Contains(err.Error(), "credentials or query") {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	vars := maps.Clone(everything)
+	vars[EnvUpstreamURL] = "https://models.example.com:65535"
+	if _, err := ParseResources(env(vars), Work); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/events"
 	"holdfast/internal/bridge"
 )
 
@@ -74,5 +75,28 @@ func TestLargestMessage(t *testing.T) {
 		strings.Repeat(control, bridge.MaxCorrelationID), strings.Join(pairs, ","))))
 	if len(got.Metadata) != 16 || len(got.CorrelationID) != bridge.MaxCorrelationID {
 		t.Errorf("%d pairs, an id of %d bytes", len(got.Metadata), len(got.CorrelationID))
+	}
+}
+
+// The bound is the one that the schema's readers are told.
+func TestDescribedMembersHaveABound(t *testing.T) {
+	const most, told = 196_608, "196,608 bytes together"
+	if !strings.Contains(string(events.MessageSchema), told) {
+		t.Errorf("the schema doesn't say %q", told)
+	}
+	short := string(letter(message(with("metadata", map[string]any{}))).Body)
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(short), &members); err != nil {
+		t.Fatal(err)
+	}
+	room := most
+	for _, raw := range members {
+		room -= len(raw)
+	}
+	body := strings.Replace(short, "{}", "{"+strings.Repeat(" ", room)+"}", 1)
+	r := newRig(t)
+	r.open(letter(body))
+	if _, why := r.refuse(letter(strings.Replace(body, "{ ", "{  ", 1))); !strings.Contains(why.Error(), "have 196609 bytes; the most is 196608") {
+		t.Error(why)
 	}
 }

@@ -246,6 +246,38 @@ func TestDuplicateOfAMessageWithoutVersion(t *testing.T) {
 	})
 }
 
+// The version "null" is one object after another, and none of those that have a version.
+func TestDuplicateOfAMessageOfTheNullVersion(t *testing.T) {
+	of := func(input map[string]any) string {
+		input["bucket"], input["key"] = inputs, "in/acme/k"
+		return string(letter(message(with("input", input), with("correlation_id", "m"))).Body)
+	}
+	null := func(w world, data string) {
+		w.inputs.Remove(inputs, "in/acme/k", "null")
+		w.inputs.StoreAs(bridge.Object{Bucket: inputs, Key: "in/acme/k", Version: "null", StoredAt: start}, []byte(data), nil)
+	}
+	for name, c := range map[string]struct {
+		first map[string]any
+		put   func(world)
+		sum   bridge.Drained
+	}{
+		"replaced":     {map[string]any{"version": "null"}, func(w world) { null(w, line) }, bridge.Drained{Started: 1}},
+		"of a version": {map[string]any{}, func(w world) { w.put("k", line, nil) }, bridge.Drained{Refused: 1}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			c.put(w)
+			w.letters.Post(of(c.first))
+			w.settle()
+			null(w, line+line)
+			w.letters.Post(of(map[string]any{"version": "null"}))
+			if sum := w.round(nil); sum != c.sum || len(w.letters.Dead()) != sum.Refused || w.executions() != 1 {
+				t.Errorf("%s: %+v, %+v", name, sum, w.letters.Dead())
+			}
+		})
+	}
+}
+
 // An object whose wishes changed before anything was started for it is not a duplicate
 // of what nobody started.
 func TestWishesThatChangeUnderADeadOwner(t *testing.T) {

@@ -110,11 +110,14 @@ func plain(v jsontext.Value) (text string) {
 // Same is bridge.Door.Same: a correlation_id is one request's, so what it stands for
 // must be what this message asks for. Which version of an object that was, a message
 // that names none can't say: the key's newest then, which by now may be another, or gone.
+// Of "null", the version of all that is put while a bucket keeps none, it is so among
+// those alone.
 func (m *Messages) Same(l bridge.Letter, r bridge.Request, found bridge.Row) bool {
-	if in, err := read(l.Body); err == nil && (in.Input.Version == "" || in.Input.Version == "null") {
-		if o := found.Request.Object; o != nil && o.Bucket == in.Input.Bucket && o.Key == in.Input.Key {
-			r.FileID = found.Request.FileID
-		}
+	in, err := read(l.Body)
+	o := found.Request.Object
+	if err == nil && o != nil && o.Bucket == in.Input.Bucket && o.Key == in.Input.Key &&
+		(in.Input.Version == "" || in.Input.Version == "null" && (o.Version == "" || o.Version == "null")) {
+		r.FileID = found.Request.FileID
 	}
 	return r.Hash() == found.Hash
 }
