@@ -134,6 +134,9 @@ func (m *receiptMerge) run(ctx context.Context) error {
 		if err := m.end(); err != nil {
 			return err
 		}
+		if m.report.Lines == 0 && m.report.Faults == 0 {
+			m.stop(ReceiptsFile, 1, "there is nothing in any file: a batch that has them has a line at least")
+		}
 	}
 	m.tell()
 	return nil

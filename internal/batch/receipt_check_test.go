@@ -279,6 +279,16 @@ func TestReceiptFaultsAreFound(t *testing.T) {
 }
 
 // Without an input the rest is checked, and it is said that request hashes weren't.
+// Files cut off to nothing agree with each other, and prove nothing.
+func TestReceiptsOfNothing(t *testing.T) {
+	for _, input := range []io.Reader{nil, strings.NewReader("")} {
+		r, err := batch.ReceiptCheck{Receipts: strings.NewReader(""), Output: strings.NewReader(""), Errors: strings.NewReader(""), Input: input}.Run(t.Context())
+		if err != nil || r.OK() || r.Faults != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
 func TestReceiptsWithoutInput(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := mixedBatch(t).files().check()

@@ -222,7 +222,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) unknown(r *http.Request) error {
 	elsewhere := ""
 	if slices.Contains(s.settings.Endpoints, r.URL.Path) {
-		elsewhere = "Models are called at the gateway's URL (the stack's output GatewayUrl); this is the API's, for files and batches."
+		elsewhere = "Models are called at the gateway's URL (the stack's output GatewayUrl, if it has one); this is the API's, for files and batches."
 	}
 	return openai.UnknownURL(r.Method, r.URL.Path, elsewhere)
 }
