@@ -40,7 +40,7 @@ logs: ## what the functions of the local stack logged
 	@bash localstack/function.sh logs
 
 invoke-%: FORCE ## send a function of the local stack its sample event from events/ (EVENT=file: another)
-	@bash localstack/function.sh invoke $* $(EVENT)
+	@bash localstack/function.sh invoke $* $(if $(EVENT),'$(EVENT)')
 
 test: ## everything, from formatting to the end-to-end tests, on a stack of its own
 	@bash localstack/test.sh

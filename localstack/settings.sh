@@ -56,6 +56,20 @@ model_port() {
 }
 model_url() { echo "${UPSTREAM_URL:-http://127.0.0.1:$(model_port)}"; }
 
+# right_ports: what no server could listen on is said here, where the variable is known.
+right_ports() {
+  local name
+  for name in HOLDFAST_PORT HOLDFAST_MODEL_PORT; do
+    case ${!name:-1} in
+      *[!0-9]* | 0* | ??????*) die "$name=${!name}: must be a port, a number from 1 to 65535" ;;
+    esac
+    [ "${!name:-1}" -le 65535 ] || die "$name=${!name}: must be a port, a number from 1 to 65535"
+  done
+  [ -n "${UPSTREAM_URL:-}" ] || [ "${HOLDFAST_PORT:-4566}" != "${HOLDFAST_MODEL_PORT:-4567}" ] ||
+    die "port ${HOLDFAST_PORT:-4566} is chosen twice: the AWS and the model need one each (HOLDFAST_PORT, HOLDFAST_MODEL_PORT)"
+}
+right_ports
+
 # local_aws: the variables that point AWS clients of this shell, and its children, at the emulator and at nothing else.
 local_aws() {
   AWS_ENDPOINT_URL="https://127.0.0.1:$(emulator_port)"

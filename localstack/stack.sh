@@ -46,7 +46,8 @@ services() {
 settings() {
   services
   unset ALARM_EMAIL DOORS GATEWAY VPC SUBNETS ROUTE_TABLES ENDPOINTS
-  AWS_ENDPOINT_URL="https://127.0.0.1:$(emulator_port)" "$bin_dir/holdfast" config --deploy
+  AWS_ENDPOINT_URL="https://127.0.0.1:$(emulator_port)" "$bin_dir/holdfast" config --deploy ||
+    die "${UPSTREAM_URL:+HOLDFAST_UPSTREAM_URL is here what UPSTREAM_URL says: correct that one. }Nothing was deployed."
 }
 
 deploy() {

@@ -124,6 +124,14 @@ func failed(hint string, err error, format string, args ...any) *failure {
 	return &failure{exit: exitFailed, what: fmt.Sprintf(format, args...), hint: hint, err: err}
 }
 
+// alsoHint puts one more hint behind that of a failure.
+func alsoHint(err error, hint string) error {
+	if f, ok := errors.AsType[*failure](err); ok {
+		f.hint = strings.TrimSpace(f.hint + " " + hint)
+	}
+	return err
+}
+
 // explain tells a person on stderr and, with --json, a script on stdout: unless that
 // has its one object already, which says it in its own way.
 func (a *app) explain(f *failure) {

@@ -298,6 +298,13 @@ func untrusted(err error) bool {
 	return authority || host || invalid
 }
 
+// mayBeDone reports whether what was sent may have been done, whatever came back of it.
+func mayBeDone(err error) bool {
+	said, answered := errors.AsType[*apiError](err)
+	way, isNet := errors.AsType[*net.OpError](err)
+	return !(answered && said.Status < 500 || isNet && way.Op == "dial" || untrusted(err))
+}
+
 // trouble words an error of the client for a person: what was tried, what was
 // wrong, what to do.
 func (c *client) trouble(doing string, err error) error {

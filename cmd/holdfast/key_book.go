@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/url"
-	"strings"
 	"time"
 
 	"holdfast/internal/access"
@@ -226,15 +224,10 @@ func (k *apiKeys) post(ctx context.Context, doing, path string, body map[string]
 // the secret with it, never came.
 func (k *apiKeys) trouble(doing string, err error) error {
 	told := k.c.trouble(doing, err)
-	said, answered := errors.AsType[*apiError](err)
-	way, isNet := errors.AsType[*net.OpError](err)
-	f, ok := errors.AsType[*failure](told)
-	if !ok || answered && said.Status < 500 || isNet && way.Op == "dial" || untrusted(err) {
+	if !mayBeDone(err) {
 		return told
 	}
-	const perhaps = "It may have been done all the same. Look at holdfast key list --api: rotate or disable a key whose secret nobody has."
-	f.hint = strings.TrimSpace(f.hint + " " + perhaps)
-	return f
+	return alsoHint(told, "It may have been done all the same. Look at holdfast key list --api: rotate or disable a key whose secret nobody has.")
 }
 
 func fromWire(w openai.APIKey) keyRecord {

@@ -27,19 +27,24 @@ const keyFlag = "idempotency-key"
 // another one. So what a key stands for already is looked at: if its input is this
 // very file, byte for byte, that one is asked for in place of the new one. Whether the
 // rest of the request is the same remains the API's to say.
-func (a *app) create(ctx context.Context, c *client, create openai.CreateBatch, key string, f *os.File, size int64) (openai.Batch, error) {
+//
+// The new file goes if this call made it. One that was there before may be another
+// batch's, and stays.
+func (a *app) create(ctx context.Context, c *client, create openai.CreateBatch, key string, f *os.File, size int64, sent *saved) (openai.Batch, error) {
 	b, err := c.createBatch(ctx, create, key)
 	conflict, ok := errors.AsType[*apiError](err)
 	if key == "" || !ok || conflict.Foreign != "" || conflict.Code != "idempotency_conflict" {
 		return b, err
 	}
-	before, sameErr := c.sameInput(ctx, batchNamed(conflict.Message), f, size)
+	before, sameErr := a.sameInput(ctx, c, batchNamed(conflict.Message), f, size)
 	switch {
 	case ctx.Err() != nil:
 		return b, ctx.Err()
 	case sameErr != nil:
-		a.note("Whether the batch under that key is of this very file can't be told: %v", sameErr)
-		return b, err
+		if u, ok := errors.AsType[*url.Error](sameErr); ok {
+			sameErr = u.Err // without the URL: a signed one is a credential
+		}
+		return b, &untold{err, sameErr}
 	case before == "" || before == create.InputFileID:
 		return b, err
 	}
@@ -49,11 +54,24 @@ func (a *app) create(ctx context.Context, c *client, create openai.CreateBatch, 
 		return b, err
 	}
 	a.note("This file was submitted before under that key, as %s", before)
+	if sent.whole() {
+		return b, nil
+	}
+	sent.forget()
 	if req, err := c.request(ctx, http.MethodDelete, "/v1/files/"+url.PathEscape(anew), nil); err == nil {
 		_ = c.do(req, new(struct{})) // what stays expires
 	}
 	return b, nil
 }
+
+// untold is a refused key of which nobody could see whether its batch is of this very
+// file. Whoever then takes another key may start the same lines again.
+type untold struct {
+	refused, why error
+}
+
+func (u *untold) Error() string { return u.refused.Error() }
+func (u *untold) Unwrap() error { return u.refused }
 
 // createBatch sends the request; with a key as often as it takes.
 func (c *client) createBatch(ctx context.Context, create openai.CreateBatch, key string) (b openai.Batch, err error) {
@@ -92,7 +110,7 @@ func batchNamed(message string) string {
 }
 
 // sameInput gives the batch's input file if it holds what f does, else "".
-func (c *client) sameInput(ctx context.Context, batchID string, f *os.File, size int64) (fileID string, err error) {
+func (a *app) sameInput(ctx context.Context, c *client, batchID string, f *os.File, size int64) (fileID string, err error) {
 	if batchID == "" {
 		return "", nil
 	}
@@ -112,7 +130,9 @@ func (c *client) sameInput(ctx context.Context, batchID string, f *os.File, size
 		return "", err
 	}
 	defer body.Close()
-	same, err := sameBytes(body, io.NewSectionReader(f, 0, size))
+	bar := a.newBar("comparing", size, true)
+	defer bar.finish()
+	same, err := sameBytes(bar.reader("comparing", body), io.NewSectionReader(f, 0, size))
 	if err != nil || !same {
 		return "", err
 	}

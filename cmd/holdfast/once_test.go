@@ -125,6 +125,85 @@ func TestSubmitUnderAKeyInParts(t *testing.T) {
 	h.only()
 }
 
+// What was uploaded before for another batch is still that one's when it turns out that
+// the key has a file of its own.
+func TestSubmitUnderAKeyLeavesTheFileOfAnother(t *testing.T) {
+	h := newHouse(t)
+	name := h.file(line + strings.Repeat(" ", int(config.Default().DirectBytes)) + "\n")
+	first := h.run("submit", name, "--idempotency-key", "7").is(0)
+	copied := h.file(line + strings.Repeat(" ", int(config.Default().DirectBytes)) + "\n")
+	h.run("submit", copied, "--idempotency-key", "8").is(0)
+	for range 2 {
+		again := h.run("submit", copied, "--idempotency-key", "7").is(0, "Uploaded before", "submitted before")
+		if again.stdout != first.stdout {
+			t.Errorf("%q, then %q", first.stdout, again.stdout)
+		}
+	}
+	h.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodDelete {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		return false
+	}
+	h.run("submit", copied, "--idempotency-key", "7").is(0)
+	if n := h.inputs(); n != 2 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+// Where nobody can see whether it is the same file, another key is not what to try; and
+// the link to a file stays between us and the store.
+func TestSubmitUnderAKeyThatCannotBeCompared(t *testing.T) {
+	h := newHouse(t)
+	h.run("submit", h.file(line), "--idempotency-key", "7").is(0)
+	const signature = "X-Amz-Signature=0123"
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/content") {
+			return false
+		}
+		w.Header().Set("Location", "http://127.0.0.1:1/object?"+signature)
+		w.WriteHeader(http.StatusFound)
+		return true
+	}
+	got := h.run("submit", h.file(line), "--idempotency-key", "7", "--json").is(1, "can't be told", h.only().ID, "would be run again", "remains as file-")
+	if strings.Contains(got.stdout+got.stderr, signature) || strings.Contains(got.stdout, "Submit it again") || !strings.Contains(got.stdout, `"code": "idempotency_conflict"`) {
+		t.Errorf("%s\n%s", got.stdout, got.stderr)
+	}
+}
+
+// Whoever doesn't know whether a batch was made is told so, and never just to try again.
+func TestSubmitThatMayBeDone(t *testing.T) {
+	h := newHouse(t)
+	lost := map[string]func(http.ResponseWriter){
+		"503": func(w http.ResponseWriter) { http.Error(w, "", http.StatusServiceUnavailable) },
+		"EOF": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+	}
+	for name, answer := range lost {
+		h.before = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/v1/batches" {
+				answer(w)
+			}
+			return r.URL.Path == "/v1/batches"
+		}
+		h.run("submit", h.file(line)).is(1, name, "may be there all the same", "would make another")
+		if r := h.run("submit", h.file(line), "--idempotency-key", "7").is(1, name, "the same command finds it"); strings.Contains(r.stderr, "another") {
+			t.Error(r.stderr)
+		}
+	}
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v1/batches" {
+			return false
+		}
+		w.Header().Set("X-Request-Id", "r")
+		w.WriteHeader(http.StatusTooManyRequests)
+		io.WriteString(w, `{"error":{"message":"Wait.","code":"enqueued_limit_exceeded"}}`)
+		return true
+	}
+	if r := h.run("submit", h.file(line)).is(1, "Try again"); strings.Contains(r.stderr, "may be there") {
+		t.Error(r.stderr)
+	}
+}
+
 // A key that won't do is refused before anything is sent.
 func TestSubmitUnderABadKey(t *testing.T) {
 	h := newHouse(t)

@@ -45,6 +45,7 @@ func (a *app) sendParts(ctx context.Context, c *client, f *os.File, path string,
 		return openai.File{}, s, err
 	}
 	if u.File != nil {
+		s.file = true
 		a.note("Uploaded before: %s", u.File.ID)
 		return *u.File, s, nil
 	}

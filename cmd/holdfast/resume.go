@@ -24,6 +24,7 @@ import (
 type saved struct {
 	name string // "" where there is no place for it
 	info os.FileInfo
+	file bool // an earlier call made a file of it
 
 	V         int    `json:"v"`
 	Upload    string `json:"upload_id"`
@@ -83,6 +84,9 @@ func (s *saved) save() error {
 	}
 	return err
 }
+
+// whole reports whether an earlier call had sent it all.
+func (s *saved) whole() bool { return s != nil && s.file }
 
 // forget removes the state.
 func (s *saved) forget() {

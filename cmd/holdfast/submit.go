@@ -106,8 +106,13 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 		return c.trouble("upload "+s.file, err)
 	}
 	create.InputFileID = file.ID
-	b, err := a.create(ctx, c, create, s.key, f, size)
+	b, err := a.create(ctx, c, create, s.key, f, size, sent)
 	if err != nil {
+		if u, ok := errors.AsType[*untold](err); ok {
+			return failed("It may be: look at the batch that the key stands for first. Under another key its lines would be run again.", err,
+				"create a batch of %s: the server answered %v; whether the batch under that key is of this very file can't be told: %v; the uploaded file remains as %[1]s",
+				file.ID, err, u.why)
+		}
 		if e, ok := errors.AsType[*apiError](err); ok && e.Code == "file_not_found" {
 			sent.forget() // it was uploaded before and is gone since
 		} else if ok && e.Status == http.StatusBadRequest && e.Foreign == "" {
@@ -115,9 +120,16 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 				return notAllowed(flag, file, e)
 			}
 		}
-		return c.trouble("create a batch of "+file.ID, err)
+		told := c.trouble("create a batch of "+file.ID, err)
+		switch {
+		case !mayBeDone(err):
+			return told
+		case s.key != "":
+			return alsoHint(told, "The batch may be there all the same; the same command finds it.")
+		}
+		return alsoHint(told, "The batch may be there all the same, and submitting again would make another: look for that file in GET /v1/batches first. With --"+keyFlag+" the same command finds its batch.")
 	}
-	if s.key == "" || b.InputFileID != file.ID {
+	if s.key == "" {
 		sent.forget() // under a key the same command finds its file, and so its batch
 	}
 	if !s.wait {
@@ -133,7 +145,7 @@ func (a *app) runSubmit(ctx context.Context, s submission) error {
 		if ctx.Err() != nil {
 			return failed("See how it goes: holdfast status "+b.ID+". Stop it: holdfast cancel "+b.ID, ctx.Err(), "interrupted; batch %s goes on without you", b.ID)
 		}
-		return c.trouble("wait for "+b.ID, err)
+		return alsoHint(c.trouble("wait for "+b.ID, err), "Batch "+b.ID+" goes on without you: don't submit the file again.")
 	}
 	return a.conclude(ctx, c, b, a.now().Sub(started))
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +47,25 @@ func TestWaitSaysThatNothingChanges(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q,\nwant %q", got, want)
+	}
+}
+
+// Who can't look any longer hasn't failed to submit, and is told so.
+func TestWaitThatEndsLeavesTheBatch(t *testing.T) {
+	h := newHouse(t)
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet {
+			return false
+		}
+		w.Header().Set("X-Request-Id", "r")
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, `{"error":{"message":"This API key lacks the scope 'read'.","code":"insufficient_permissions"}}`)
+		return true
+	}
+	var out fault
+	h.run("submit", h.file(line), "--wait", "--json").is(1).object(&out)
+	if id := h.only().ID; !strings.Contains(out.Error.Hint, "Make a key with that scope") || !strings.HasSuffix(out.Error.Hint, "Batch "+id+" goes on without you: don't submit the file again.") {
+		t.Errorf("%+v", out)
 	}
 }
 

@@ -128,3 +128,21 @@ func TestOptions(t *testing.T) {
 		t.Errorf("counted %v", seen)
 	}
 }
+
+// What the settings allow at the most, a bridge takes: both leave the same room between a
+// submit's end and its claim's.
+func TestTimesAtTheirBounds(t *testing.T) {
+	for _, c := range []struct {
+		stale, submit string
+		allowed       bool
+	}{{"30s", "20s", true}, {"30s", "21s", false}, {"55s", "45s", true}, {"54s", "45s", false}, {"1h", "1s", true}} {
+		env := map[string]string{"HOLDFAST_CLAIM_STALE": c.stale, "HOLDFAST_SUBMIT_TIMEOUT": c.submit}
+		s, err := config.Parse(func(name string) string { return env[name] })
+		if (err == nil) != c.allowed {
+			t.Errorf("%v: %v", env, err)
+		}
+		if _, err := bridge.New(nil, nil, Options(s, nil, nil)); c.allowed && err != nil {
+			t.Errorf("%v: %v", env, err)
+		}
+	}
+}
