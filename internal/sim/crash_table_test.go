@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,30 +131,38 @@ var stories = []story{
 	{"model refuses", scenario(func(s *sim.Scenario) { s.Storm, s.Bad = true, 20*time.Second }), func(w *sim.World) { w.Disturbed = true }, batch.Completed},
 	{"input out of reach", scenario(nil), func(w *sim.World) {
 		w.Disturbed = true
-		w.OnStart = func(kind string, number int, p *sim.Process) {
-			if kind == "work" && number == 1 {
-				// As long as it takes to give up: how many tries that are is the reader's.
-				p.Faults().Before("Objects.Open", 0, func(context.Context, memory.Point) error {
-					if p.Faults().Count("Claims.Fail") == 0 {
-						return memory.ErrInjected
-					}
-					return nil
-				})
+		// The first that opens it, whichever of the two that is: either may get both parts.
+		var first atomic.Pointer[sim.Process]
+		w.OnStart = func(kind string, _ int, p *sim.Process) {
+			if kind != "work" {
+				return
 			}
+			// As long as it takes to give up: how many tries that are is the reader's.
+			p.Faults().Before("Objects.Open", 0, func(context.Context, memory.Point) error {
+				if first.CompareAndSwap(nil, p); first.Load() == p && p.Faults().Count("Claims.Fail") == 0 {
+					return memory.ErrInjected
+				}
+				return nil
+			})
 		}
 	}, batch.Completed},
 	{"poison", scenario(func(s *sim.Scenario) { s.Poison = []int64{3, 4} }), nil, batch.Completed},
 	{"died and unheard of", scenario(nil), func(w *sim.World) {
 		w.Disturbed = true
-		w.OnStart = func(kind string, number int, p *sim.Process) {
-			if kind == "work" && number == 1 {
-				// With its message gone nobody can steal its part: the reaper must find it.
-				p.Faults().Before("Batches.Get", 1, func(context.Context, memory.Point) error {
+		var once sync.Once
+		w.OnStart = func(kind string, _ int, p *sim.Process) {
+			if kind != "work" {
+				return
+			}
+			// With its message gone nobody can steal its part: the reaper must find it.
+			p.Faults().Before("Batches.Get", 1, func(context.Context, memory.Point) (err error) {
+				once.Do(func() {
 					p.Kill("early")
 					w.EmptyQueue()
-					return memory.ErrCrashed
+					err = memory.ErrCrashed
 				})
-			}
+				return err
+			})
 		}
 	}, batch.Completed},
 	{"dead and redriven", scenario(func(s *sim.Scenario) { s.Lines = 11; s.Workers = 1 }), func(w *sim.World) {
