@@ -38,7 +38,7 @@ const (
 // Load reads the environment and shared files. It makes no call unless the
 // credentials' source needs one. Load once: what it returns is shared.
 func Load(ctx context.Context) (aws.Config, error) {
-	client := awshttp.NewBuildableClient().
+	sdk := awshttp.NewBuildableClient().
 		WithTransportOptions(func(t *http.Transport) {
 			t.MaxIdleConns = 2 * idlePerHost
 			t.MaxIdleConnsPerHost = idlePerHost
@@ -52,10 +52,12 @@ func Load(ctx context.Context) (aws.Config, error) {
 			t.TLSClientConfig.NextProtos = []string{"http/1.1"}
 		}).
 		WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(client), config.WithRetryMaxAttempts(maxAttempts))
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(sdk), config.WithRetryMaxAttempts(maxAttempts))
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("load AWS configuration: %w", err)
 	}
+	// Last: on the way there a CA bundle of the environment is put into the client.
+	cfg.HTTPClient = client{cfg.HTTPClient}
 	meter.Count(&cfg) // what is called under a record; a program that opens none pays nothing
 	return cfg, nil
 }

@@ -17,9 +17,13 @@ func TestTransport(t *testing.T) {
 	if cfg.Region != "eu-central-1" || cfg.RetryMaxAttempts != maxAttempts {
 		t.Errorf("region %q, %d attempts", cfg.Region, cfg.RetryMaxAttempts)
 	}
-	client, ok := cfg.HTTPClient.(*awshttp.BuildableClient)
+	ours, ok := cfg.HTTPClient.(client)
 	if !ok {
 		t.Fatalf("HTTP client is a %T", cfg.HTTPClient)
+	}
+	client, ok := ours.HTTPClient.(*awshttp.BuildableClient)
+	if !ok {
+		t.Fatalf("within it is a %T", ours.HTTPClient)
 	}
 	if client.GetTimeout() != 0 {
 		t.Errorf("a call as a whole is cut after %v: an object is read for as long as its lines take", client.GetTimeout())
