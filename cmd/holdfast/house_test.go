@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -124,6 +125,19 @@ func (h *house) answered(w http.ResponseWriter, r *http.Request) bool {
 		h.look(h.looks)
 	}
 	return h.before != nil && h.before(w, r)
+}
+
+// refuse has the API answer requests for the path so from now on.
+func (h *house) refuse(path string, status int, body string) {
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != path {
+			return false
+		}
+		w.Header().Set("X-Request-Id", "r")
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+		return true
+	}
 }
 
 func (h *house) Presign(_ context.Context, o batch.Object, _, _ string, _ time.Duration) (string, error) {

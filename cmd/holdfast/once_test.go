@@ -190,15 +190,7 @@ func TestSubmitThatMayBeDone(t *testing.T) {
 			t.Error(r.stderr)
 		}
 	}
-	h.before = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/v1/batches" {
-			return false
-		}
-		w.Header().Set("X-Request-Id", "r")
-		w.WriteHeader(http.StatusTooManyRequests)
-		io.WriteString(w, `{"error":{"message":"Wait.","code":"enqueued_limit_exceeded"}}`)
-		return true
-	}
+	h.refuse("/v1/batches", http.StatusTooManyRequests, `{"error":{"message":"Wait.","code":"enqueued_limit_exceeded"}}`)
 	if r := h.run("submit", h.file(line)).is(1, "Try again"); strings.Contains(r.stderr, "may be there") {
 		t.Error(r.stderr)
 	}

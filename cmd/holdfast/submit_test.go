@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -104,15 +103,7 @@ func TestSubmitNotAllowed(t *testing.T) {
 		}
 	}
 	// Other refusals say nothing of it.
-	h.before = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/v1/batches" {
-			return false
-		}
-		w.Header().Set("X-Request-Id", "r")
-		w.WriteHeader(http.StatusBadRequest)
-		io.WriteString(w, `{"error":{"message":"No.","param":"metadata"}}`)
-		return true
-	}
+	h.refuse("/v1/batches", http.StatusBadRequest, `{"error":{"message":"No.","param":"metadata"}}`)
 	if r := h.run("submit", h.file(line)).is(1, "400: No."); strings.Contains(r.stderr, "remains") {
 		t.Error(r.stderr)
 	}
